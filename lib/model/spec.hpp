@@ -1,0 +1,72 @@
+// What a model is made of: units, tensors, shapes, initial values. Read from config.json; no weights here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "lib/core/dtype.hpp"
+#include "lib/shard/flat.hpp"
+
+namespace spillway::model {
+
+enum class Family { gpt2, llama };
+enum class Norm { layer, rms };
+enum class Positions { learned, rotary };
+enum class Mlp { gelu, gated_silu };  // gelu: the tanh form (gelu_new)
+/// Row order of a linear layer's weight: y = x W (Conv1D of GPT-2, [in, out]) or y = x W^T ([out, in]).
+enum class WeightOrder { in_out, out_in };
+
+struct ModelConfig {
+  Family family = Family::gpt2;
+  std::int64_t vocab_size = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t max_positions = 0;
+  double norm_eps = 1e-5;
+  double rope_theta = 10000.0;
+  double initializer_range = 0.02;
+  bool tied_head = false;
+  bool qkv_bias = false;       // attention_bias of Llama puts one on the output projection too
+  bool mlp_bias = false;
+  Norm norm = Norm::layer;
+  Positions positions = Positions::learned;
+  Mlp mlp = Mlp::gelu;
+  WeightOrder weight_order = WeightOrder::in_out;
+  std::string json;            // config.json as it came in: kept for checkpoints and export
+};
+
+/// Parses the text of a Hugging Face config.json. `origin` names it in errors. Throws Fault::bad_input naming key
+/// and value for what is missing, wrong or not supported (unknown model_type, rope_type, activation, ...).
+ModelConfig parse_config(std::string const& json, std::string const& origin);
+
+struct TensorSpec {
+  std::string name;                  // full Hugging Face name, e.g. "transformer.h.0.attn.c_attn.weight"
+  std::vector<std::int64_t> shape;
+  double init_mean = 0;              // 1 for norm weights
+  double init_std = 0;               // 0: constant init_mean
+  bool decay = false;                // two or more dimensions
+};
+
+/// Parameters that are gathered, used and released together.
+struct UnitSpec {
+  std::string name;                  // "embedding", "block.0", ..., "head"
+  std::vector<TensorSpec> tensors;
+};
+
+struct ModelSpec {
+  ModelConfig config;
+  std::vector<UnitSpec> units;       // embedding, layers blocks, head (final norm and untied head)
+  std::int64_t parameters = 0;       // tied weights once
+
+  shard::FlatLayout layout(UnitId unit) const;
+};
+
+/// Names follow save_pretrained of transformers for the family (GPT-2: "transformer.wte.weight", ...).
+ModelSpec make_spec(ModelConfig config);
+
+}  // namespace spillway::model

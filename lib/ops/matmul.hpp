@@ -1,0 +1,37 @@
+// Matrix product through oneDNN, with bf16 natively where the processor has it and through fp32 elsewhere.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lib/core/dtype.hpp"
+#include "lib/device/stream.hpp"
+
+namespace spillway::ops {
+
+/// A row-major matrix as it lies in memory. `transposed`: it is stored as its transpose.
+struct Matrix {
+  void const* data = nullptr;
+  DType type = DType::f32;  // f32 or bf16
+  bool transposed = false;
+  std::int64_t stride = 0;  // elements between stored rows; 0: dense
+};
+
+/// c[M,N] = a[M,K] b[K,N] (+ bias[N]) (+ c). Sums run in fp32. Types: a and b equal; c f32 or a's type; bias
+/// of a's type. Bits depend on shapes, types and the stream's threads only.
+struct MatmulArgs {
+  std::int64_t M = 0, N = 0, K = 0;
+  Matrix a, b;
+  void* c = nullptr;
+  DType c_type = DType::f32;
+  std::int64_t c_stride = 0;     // 0: dense
+  void const* bias = nullptr;
+  bool accumulate = false;       // add to c; for gradient accumulators (c f32)
+};
+
+void matmul(MatmulArgs const& args, device::Stream& stream);
+
+/// Scratch that matmul takes from the stream for these shapes and types; bounded by a few MiB.
+std::size_t matmul_scratch_bytes(MatmulArgs const& args);
+
+}  // namespace spillway::ops
