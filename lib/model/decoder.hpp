@@ -52,8 +52,8 @@ class Decoder {
   virtual std::size_t kept_bytes(Shape, Keep) const = 0;
   /// Bytes of workspace that any one of the calls below needs, with blocks keeping `Keep`.
   virtual std::size_t workspace_bytes(Shape, Keep) const = 0;
-  /// Bytes of stream scratch.
-  virtual std::size_t scratch_bytes(Shape) const = 0;
+  /// Bytes of scratch of a stream with so many threads.
+  virtual std::size_t scratch_bytes(Shape, int threads) const = 0;
 
   virtual void embed_forward(UnitView embedding, Tokens, Shape, std::span<std::byte> x_out,
                              device::Stream&) = 0;
@@ -78,7 +78,7 @@ class Decoder {
                       std::span<float> out, std::span<std::byte> workspace, device::Stream&) = 0;
 };
 
-/// compute: f32 or bf16.
-std::unique_ptr<Decoder> make_decoder(ModelSpec const& spec, DType compute);
+/// compute: f32 or bf16. max_T: the longest sequence that a Shape will have (rotary tables are made for it).
+std::unique_ptr<Decoder> make_decoder(ModelSpec const& spec, DType compute, std::int64_t max_T);
 
 }  // namespace spillway::model
