@@ -10,7 +10,8 @@
 
 namespace spillway::device {
 
-/// Owner of one large block of a device's memory, 2 MiB aligned. Claimed at the start, never in a step.
+/// Owner of one large block of a device's memory, 2 MiB aligned. Claimed at the start, never in a
+/// step.
 class Block {
  public:
   virtual ~Block() = default;

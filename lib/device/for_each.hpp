@@ -1,4 +1,5 @@
-// Runs a functor over indices on the CPU, written once for all element-wise and row-wise operations.
+// Runs a functor over indices on the CPU, written once for all element-wise and row-wise
+// operations.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +8,8 @@
 
 namespace spillway::device {
 
-/// functor(i) for i in [0, n). Static split: which thread does which index is fixed by n and the team.
+/// functor(i) for i in [0, n). Static split: which thread does which index is fixed by n and the
+/// team.
 template <class Functor>
 void for_each(std::int64_t n, Functor const& functor, Stream& stream) {
   int const threads = n < 4096 ? 1 : stream.threads();

@@ -1,7 +1,8 @@
 #include "lib/shard/flat.hpp"
 
-#include <algorithm>
 #include <fmt/core.h>
+
+#include <algorithm>
 
 #include "lib/core/error.hpp"
 #include "lib/core/numeric.hpp"

@@ -12,7 +12,8 @@ namespace spillway::shard {
 
 /// Tensors start at multiples of this many elements (64 bytes of bf16).
 inline constexpr std::int64_t kTensorAlignment = 32;
-/// Shards are multiples of this many elements, so that one byte an element still fills 4 KiB blocks.
+/// Shards are multiples of this many elements, so that one byte an element still fills 4 KiB
+/// blocks.
 inline constexpr std::int64_t kShardQuantum = 4096;
 
 /// A half-open range of elements.
@@ -28,9 +29,9 @@ Range intersect(Range a, Range b);
 
 /// A tensor's place in its flat.
 struct Placed {
-  std::string name;                  // Hugging Face name
+  std::string name;  // Hugging Face name
   std::vector<std::int64_t> shape;
-  Range range;                       // elements within the flat, padding excluded
+  Range range;  // elements within the flat, padding excluded
   bool operator==(Placed const&) const = default;
 };
 

@@ -1,9 +1,9 @@
 // Host memory as anonymous maps with huge pages where the kernel gives them, and inline streams.
+#include <fmt/core.h>
 #include <sys/mman.h>
 
 #include <cerrno>
 #include <cstring>
-#include <fmt/core.h>
 
 #include "lib/core/bytes.hpp"
 #include "lib/core/error.hpp"
@@ -18,11 +18,11 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 class HostBlock : public Block {
  public:
   explicit HostBlock(std::size_t bytes) : bytes_(bytes), mapped_(bytes + kHugePage) {
-    map_ = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                  -1, 0);
+    map_ = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map_ == MAP_FAILED)
-      fail(Fault::no_room, fmt::format("cannot map {} of host memory: {}", format_bytes(bytes),
-                                       errno_text(errno)));
+      fail(Fault::no_room,
+           fmt::format("cannot map {} of host memory: {}", format_bytes(bytes), errno_text(errno)));
     auto const address = reinterpret_cast<std::uintptr_t>(map_);
     start_ = reinterpret_cast<std::byte*>(round_up<std::uintptr_t>(address, kHugePage));
   }
@@ -43,11 +43,13 @@ class CpuStream : public Stream {
   CpuStream(std::size_t scratch_bytes, int threads) : scratch_(scratch_bytes), threads_(threads) {}
   std::span<std::byte> scratch() override { return scratch_.bytes(); }
   int threads() const override { return threads_; }
+  std::shared_ptr<void>& attachment() override { return attachment_; }
   void synchronize() override {}
 
  private:
   HostBlock scratch_;
   int threads_;
+  std::shared_ptr<void> attachment_;
 };
 
 class CpuDevice : public Device {
