@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that are missing: jobs/install.sh run [tests]. The only list of packages.
+# Installs the Debian packages that are missing: jobs/install.sh run [tests]. The only list of
+# packages.
 #
 #   run     what building and running the program and the quickstart takes
 #   tests   what the tests need on top of that
 #
-# Prints what it installs and installs nothing that is there. Uses sudo when it is not started by root.
+# Prints what it installs and installs nothing that is there. Uses sudo when it is not started by
+# root.
 set -euo pipefail
 
 # ocl-icd-opencl-dev: Debian's dnnl-config.cmake looks for OpenCL and stops where it is not found.
@@ -12,7 +14,8 @@ run_packages=(
   g++ cmake ninja-build
   openmpi-bin libopenmpi-dev
   liburing-dev libhdf5-dev hdf5-tools
-  libboost-program-options-dev libdnnl-dev ocl-icd-opencl-dev nlohmann-json3-dev libfmt-dev libxxhash-dev
+  libboost-program-options-dev libdnnl-dev ocl-icd-opencl-dev
+  nlohmann-json3-dev libfmt-dev libxxhash-dev
   bible-kjv procps
 )
 test_packages=(libgtest-dev xxhash python3 python3-h5py python3-numpy util-linux)
@@ -28,7 +31,8 @@ done
 [ ${#wanted[@]} -gt 0 ] || { echo "usage: jobs/install.sh run [tests]" >&2; exit 2; }
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
-  echo "This is no Debian system, so nothing is installed. Needed are the counterparts of: ${wanted[*]}"
+  echo "This is no Debian system, so nothing is installed. Needed are the counterparts of:"
+  echo "  ${wanted[*]}"
   exit 0
 fi
 
@@ -61,7 +65,8 @@ apt() {
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 install() { apt install -y --no-install-recommends "${missing[@]}" >"$log" 2>&1; }
-# A fresh system has no package lists, an old one has stale ones: either way a second attempt follows an update.
+# A fresh system has no package lists, an old one has stale ones: either way a second attempt
+# follows an update.
 if ! install; then
   echo "Package lists are missing or old: apt-get update"
   apt update
