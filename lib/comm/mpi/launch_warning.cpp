@@ -1,0 +1,51 @@
+// Finds launchers that have started several processes which MPI does not know as one run.
+#include <fmt/core.h>
+
+#include <array>
+#include <cstdlib>
+
+#include "lib/comm/mpi/mpi_runtime.hpp"
+
+namespace spillway::comm {
+namespace {
+
+struct Launcher {
+  char const* rank_name;
+  char const* count_name;
+  char const* who;
+  char const* advice;
+};
+
+// The most telling first: inside a Slurm job mpirun and torchrun leave Slurm's variables in place.
+constexpr std::array<Launcher, 4> launchers{{
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun",
+     "Was the program built with another MPI library than that mpirun's?"},
+    {"RANK", "WORLD_SIZE", "torchrun or a launcher like it",
+     "Start with mpirun -np N or srun --mpi=pmix instead?"},
+    {"PMI_RANK", "PMI_SIZE", "the mpirun of another MPI library",
+     "Use the mpirun of the library that the program was built with?"},
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "srun",
+     "Add --mpi=pmix (srun --mpi=list shows what there is)?"},
+}};
+
+}  // namespace
+
+std::string launch_warning(int ranks, Environment const& environment) {
+  if (ranks != 1) return {};
+  for (Launcher const& launcher : launchers) {
+    char const* const rank = environment(launcher.rank_name);
+    char const* const count = environment(launcher.count_name);
+    if (rank == nullptr || count == nullptr || std::strtol(count, nullptr, 10) < 2) continue;
+    return fmt::format(
+        "each process of this launch is a run of its own ({} has set {}={}, but MPI knows one "
+        "rank). {}",
+        launcher.who, launcher.count_name, count, launcher.advice);
+  }
+  return {};
+}
+
+std::string launch_warning(int ranks) {
+  return launch_warning(ranks, [](char const* name) { return std::getenv(name); });
+}
+
+}  // namespace spillway::comm
