@@ -1,4 +1,5 @@
-// Asynchronous reads and writes of direct files: what uring/ and threads/ implement and tests imitate.
+// Asynchronous reads and writes of direct files: what the ring and the thread pool of uring/
+// implement.
 #pragma once
 
 #include <cstddef>
@@ -6,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lib/core/strong.hpp"
@@ -20,8 +22,9 @@ namespace detail {
 struct Transfer;  // shared between the ticket and the engine's thread
 }
 
-/// Token of one transfer. wait() returns when all bytes are moved or throws the Error (Fault::io with path,
-/// offset, errno; Fault::no_room for ENOSPC/EDQUOT). The destructor waits and logs nothing. Move-only.
+/// Token of one transfer. wait() returns when all bytes are moved or throws the Error (Fault::io
+/// with path, offset, errno; Fault::no_room for ENOSPC, EDQUOT, EFBIG) and leaves the ticket empty.
+/// The destructor waits and logs nothing. Move-only. File and memory have to outlive it.
 class [[nodiscard]] Ticket {
  public:
   Ticket() = default;
@@ -42,20 +45,21 @@ class [[nodiscard]] Ticket {
 };
 
 struct EngineOptions {
-  std::uint32_t depth = 32;                  // requests in flight
-  std::uint64_t block_bytes = 1u << 20;      // a transfer is cut into requests of this size
+  std::uint32_t depth = 32;                   // requests in flight
+  std::uint64_t block_bytes = 1u << 20;       // a transfer is cut into requests of this size
   std::vector<std::span<std::byte>> buffers;  // memory worth registering with the kernel
 };
 
 struct EngineStats {
-  std::uint64_t read_bytes = 0;     // completed
+  std::uint64_t read_bytes = 0;  // completed
   std::uint64_t written_bytes = 0;
-  std::uint64_t retries = 0;        // EINTR, EAGAIN and short transfers continued
-  double oldest_request_s = 0;      // age of the oldest request still in flight, 0 if none
+  std::uint64_t retries = 0;    // EINTR, EAGAIN and short transfers continued
+  double oldest_request_s = 0;  // age of the oldest request still in flight, 0 if none
 };
 
 /// Thread-safe. Transfers may complete in any order; the caller orders overlapping ones by waiting.
-/// Offsets, sizes and addresses must be multiples of file.alignment().
+/// Offsets, sizes and addresses must be multiples of file.alignment(). The destructor finishes all
+/// transfers.
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -68,8 +72,9 @@ class Engine {
 
 enum class EngineKind { automatic, uring, threads };
 
-/// automatic: io_uring where it is permitted and passes its self-test in `probe_directory`, else threads; the
-/// description says why.
+/// automatic: io_uring where it is permitted and passes its self-test in `probe_directory`, else
+/// threads; the description says why. uring: the same or an Error. An empty directory means a
+/// self-test in memory.
 std::unique_ptr<Engine> make_engine(EngineKind kind, EngineOptions options,
                                     std::string const& probe_directory);
 

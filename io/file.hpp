@@ -12,8 +12,8 @@ namespace spillway::io {
 
 enum class Access { read, write_new, read_write };
 
-/// Opened with O_DIRECT where that works (alignment by statx DIOALIGN, else probed), else buffered, in which
-/// case drop_cache() keeps the page cache small. All errors carry path and errno.
+/// Opened with O_DIRECT where that works (alignment by statx DIOALIGN, else probed), else buffered,
+/// in which case drop_cache() keeps the page cache small. All errors carry path and errno.
 class File {
  public:
   /// write_new: creates, fails if it exists. read_write: opens or creates.
@@ -26,8 +26,8 @@ class File {
   bool direct() const noexcept { return direct_; }
 
   std::uint64_t size() const;
-  /// Reserves space now: fallocate, or zeros written once where that is refused. Throws Fault::no_room with
-  /// needed and free bytes.
+  /// Reserves space now: fallocate, or zeros written once where that is refused. Throws
+  /// Fault::no_room with needed and free bytes.
   void reserve(std::uint64_t bytes);
   /// Removes the name; the space lives until the handle closes.
   void unlink();
