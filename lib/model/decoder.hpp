@@ -1,5 +1,6 @@
 // A GPT-2 or Llama decoder with explicit forward and backward, unit by unit.
-// B sequences, T positions, C hidden size, V vocabulary. Activations are [B*T, C] of the compute type.
+// B sequences, T positions, C hidden size, V vocabulary. Activations are [B*T, C] of the compute
+// type.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +30,8 @@ struct Tokens {
   std::span<std::int32_t const> targets;
 };
 
-/// The gathered weights of a unit (compute type) and its gradient accumulator (fp32), both in flat order.
-/// The gradient is added to, never set. `gradient` is null in a forward pass.
+/// The gathered weights of a unit (compute type) and its gradient accumulator (fp32), both in flat
+/// order. The gradient is added to, never set. `gradient` is null in a forward pass.
 struct UnitView {
   std::byte const* weights = nullptr;
   float* gradient = nullptr;
@@ -38,8 +39,8 @@ struct UnitView {
 
 /// Sum over the micro-batch, not divided.
 struct LossSum {
-  double loss = 0;            // of -log p(target), natural logarithm
-  std::int64_t targets = 0;   // positions with a target
+  double loss = 0;           // of -log p(target), natural logarithm
+  std::int64_t targets = 0;  // positions with a target
 };
 
 class Decoder {
@@ -67,18 +68,21 @@ class Decoder {
   virtual void block_backward(int layer, UnitView block, Shape, Keep, std::span<std::byte const> x,
                               std::span<std::byte> dx, std::span<std::byte const> kept,
                               std::span<std::byte> workspace, device::Stream&) = 0;
-  /// Final norm, head and cross entropy, forward and backward in one go; logits of a few rows at a time only.
-  /// dx_out = gradient of `scale` * loss sum. With a tied head `embedding` holds the head's weight (and its
-  /// gradient); else it is ignored. Where `dx_out` is empty only the loss is computed.
+  /// Final norm, head and cross entropy, forward and backward in one go; logits of a few rows at a
+  /// time only. dx_out = gradient of `scale` * loss sum. With a tied head `embedding` holds the
+  /// head's weight (and its gradient); else it is ignored. Where `dx_out` is empty only the loss is
+  /// computed.
   virtual LossSum head(UnitView head, UnitView embedding, Tokens, Shape, float scale,
                        std::span<std::byte const> x, std::span<std::byte> dx_out,
                        std::span<std::byte> workspace, device::Stream&) = 0;
   /// Logits [V] in fp32 of one row of x.
-  virtual void logits(UnitView head, UnitView embedding, std::int64_t row, std::span<std::byte const> x,
-                      std::span<float> out, std::span<std::byte> workspace, device::Stream&) = 0;
+  virtual void logits(UnitView head, UnitView embedding, std::int64_t row,
+                      std::span<std::byte const> x, std::span<float> out,
+                      std::span<std::byte> workspace, device::Stream&) = 0;
 };
 
-/// compute: f32 or bf16. max_T: the longest sequence that a Shape will have (rotary tables are made for it).
+/// compute: f32 or bf16. max_T: the longest sequence that a Shape will have (rotary tables are made
+/// for it).
 std::unique_ptr<Decoder> make_decoder(ModelSpec const& spec, DType compute, std::int64_t max_T);
 
 }  // namespace spillway::model

@@ -1,4 +1,5 @@
-// What a model is made of: units, tensors, shapes, initial values. Read from config.json; no weights here.
+// What a model is made of: units, tensors, shapes, initial values. Read from config.json; no
+// weights here.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +15,11 @@ enum class Family { gpt2, llama };
 enum class Norm { layer, rms };
 enum class Positions { learned, rotary };
 enum class Mlp { gelu, gated_silu };  // gelu: the tanh form (gelu_new)
-/// Row order of a linear layer's weight: y = x W (Conv1D of GPT-2, [in, out]) or y = x W^T ([out, in]).
+/// Row order of a linear layer's weight: y = x W (Conv1D of GPT-2, [in, out]) or y = x W^T ([out,
+/// in]).
 enum class WeightOrder { in_out, out_in };
-/// How rotary frequencies are stretched for long contexts ("rope_type"): "default", "linear", "llama3".
+/// How rotary frequencies are stretched for long contexts ("rope_type"): "default", "linear",
+/// "llama3".
 enum class RopeScaling { none, linear, llama3 };
 
 struct ModelConfig {
@@ -34,29 +37,30 @@ struct ModelConfig {
   double initializer_range = 0.02;
   bool tied_head = false;
   bool qkv_bias = false;
-  bool out_bias = false;       // of the attention's output projection: attention_bias of Llama sets both
+  bool out_bias = false;  // of the attention's output projection: attention_bias of Llama sets both
   bool mlp_bias = false;
-  bool scale_attention = true;                   // scores / sqrt(head_dim)
-  bool scale_attention_by_layer = false;         // scores of layer i / (i + 1) besides
+  bool scale_attention = true;            // scores / sqrt(head_dim)
+  bool scale_attention_by_layer = false;  // scores of layer i / (i + 1) besides
   RopeScaling rope_scaling = RopeScaling::none;
-  double rope_factor = 1;                        // linear and llama3
-  double rope_low_freq_factor = 1, rope_high_freq_factor = 4;   // llama3
-  std::int64_t rope_original_positions = 0;                     // llama3
+  double rope_factor = 1;                                      // linear and llama3
+  double rope_low_freq_factor = 1, rope_high_freq_factor = 4;  // llama3
+  std::int64_t rope_original_positions = 0;                    // llama3
   Norm norm = Norm::layer;
   Positions positions = Positions::learned;
   Mlp mlp = Mlp::gelu;
   WeightOrder weight_order = WeightOrder::in_out;
-  std::string dtype;           // of the stored weights as the file names it ("float32"); empty: not said
-  std::string json;            // config.json as it came in: kept for checkpoints and export
+  std::string dtype;  // of the stored weights as the file names it ("float32"); empty: not said
+  std::string json;   // config.json as it came in: kept for checkpoints and export
   std::vector<std::string> notes;  // what was read but is not followed (dropout), for the log
 };
 
-/// Parses the text of a Hugging Face config.json. `origin` names it in errors. Throws Fault::bad_input naming key
-/// and value for what is missing, wrong or not supported (unknown model_type, rope_type, activation, ...).
+/// Parses the text of a Hugging Face config.json. `origin` names it in errors. Throws
+/// Fault::bad_input naming key and value for what is missing, wrong or not supported (unknown
+/// model_type, rope_type, activation, ...).
 ModelConfig parse_config(std::string const& json, std::string const& origin);
 
 struct TensorSpec {
-  std::string name;                  // full Hugging Face name, e.g. "transformer.h.0.attn.c_attn.weight"
+  std::string name;  // full Hugging Face name, e.g. "transformer.h.0.attn.c_attn.weight"
   std::vector<std::int64_t> shape;
   double init_mean = 0;              // 1 for norm weights
   double init_std = 0;               // 0: constant init_mean
@@ -64,25 +68,26 @@ struct TensorSpec {
   std::vector<std::string> aliases;  // other names that files carry it under, for reading
 };
 
-/// Names under which a file may carry the tensor: its own, then without the base model's prefix, then for the
-/// embedding of a tied head the head's. Write only under `name`.
+/// Names under which a file may carry the tensor: its own, then without the base model's prefix,
+/// then for the embedding of a tied head the head's. Write only under `name`.
 std::vector<std::string> accepted_names(TensorSpec const& tensor);
 
 /// Parameters that are gathered, used and released together.
 struct UnitSpec {
-  std::string name;                  // "embedding", "block.0", ..., "head"
+  std::string name;  // "embedding", "block.0", ..., "head"
   std::vector<TensorSpec> tensors;
 };
 
 struct ModelSpec {
   ModelConfig config;
-  std::vector<UnitSpec> units;       // embedding, layers blocks, head (final norm and untied head)
-  std::int64_t parameters = 0;       // tied weights once
+  std::vector<UnitSpec> units;  // embedding, layers blocks, head (final norm and untied head)
+  std::int64_t parameters = 0;  // tied weights once
 
   shard::FlatLayout layout(UnitId unit) const;
 };
 
-/// Names follow save_pretrained of transformers for the family (GPT-2: "transformer.wte.weight", ...).
+/// Names follow save_pretrained of transformers for the family (GPT-2: "transformer.wte.weight",
+/// ...).
 ModelSpec make_spec(ModelConfig config);
 
 }  // namespace spillway::model

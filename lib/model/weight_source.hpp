@@ -16,7 +16,8 @@ class WeightSource {
   virtual void read(TensorSpec const& tensor, std::int64_t begin, std::span<float> out) = 0;
 };
 
-/// Normal(mean, std) by Philox keyed by (seed, tensor name, element): no dependence on ranks or placement.
+/// Normal(mean, std) by Philox keyed by (seed, tensor name, element): no dependence on ranks or
+/// placement.
 class RandomWeights : public WeightSource {
  public:
   explicit RandomWeights(std::uint64_t seed) : seed_(seed) {}

@@ -1,0 +1,179 @@
+#include "lib/model/attention.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "lib/ops/rope.hpp"
+
+namespace spillway::model {
+namespace {
+
+/// The layer that computes both, if the weights lie end to end (rows of [out, in]) and the biases
+/// too.
+bool merge(LinearPlace& first, LinearPlace const& second) {
+  bool const weights_touch =
+      first.order == WeightOrder::out_in && first.weight + first.in * first.out == second.weight;
+  bool const biases_touch = first.bias < 0 || first.bias + first.out == second.bias;
+  if (!weights_touch || !biases_touch) return false;
+  first.out += second.out;
+  return true;
+}
+
+template <class T>
+std::vector<Linear<T>> find_inputs(ModelConfig const& config, shard::FlatLayout const& layout,
+                                   BlockNames const& names) {
+  auto const find = [&](std::string const& module) {
+    return find_linear(layout, module, config.weight_order, config.qkv_bias);
+  };
+  if (!names.qkv.empty()) return {Linear<T>(find(names.qkv))};
+  LinearPlace const q = find(names.q), k = find(names.k), v = find(names.v);
+  LinearPlace all = q;
+  if (merge(all, k) && merge(all, v)) return {Linear<T>(all)};
+  return {Linear<T>(q), Linear<T>(k), Linear<T>(v)};
+}
+
+float score_scale(ModelConfig const& config, std::int64_t layer) {
+  double scale = 1;
+  if (config.scale_attention) scale /= std::sqrt(static_cast<double>(config.head_dim));
+  if (config.scale_attention_by_layer) scale /= static_cast<double>(layer + 1);
+  return static_cast<float>(scale);
+}
+
+}  // namespace
+
+template <class T>
+AttentionLayer<T>::AttentionLayer(ModelConfig const& config, shard::FlatLayout const& layout,
+                                  std::int64_t layer, RotaryTable const& rotary)
+    : heads_(config.heads),
+      kv_heads_(config.kv_heads),
+      head_dim_(config.head_dim),
+      scale_(score_scale(config, layer)),
+      rotary_(rotary),
+      inputs_(find_inputs<T>(config, layout, block_names(config.family, layer))),
+      output_(find_linear(layout, block_names(config.family, layer).out, config.weight_order,
+                          config.out_bias)) {}
+
+template <class T>
+AttentionArea<T> AttentionLayer<T>::carve(Shape shape, Carver& carver) const {
+  AttentionArea<T> area;
+  area.qkv = carver.take<T>(shape.rows() * (heads_ + 2 * kv_heads_) * head_dim_);
+  area.heads_out = carver.take<T>(shape.rows() * heads_ * head_dim_);
+  area.logsumexp = carver.take<float>(shape.rows() * heads_);
+  return area;
+}
+
+template <class T>
+auto AttentionLayer<T>::carve_backward(Shape shape, Carver& carver) const -> Temporaries {
+  std::int64_t const rows = shape.rows();
+  return {carver.take<T>(rows * heads_ * head_dim_),
+          carver.take<T>(rows * (heads_ + 2 * kv_heads_) * head_dim_),
+          carver.take<float>(sum_elements<T>(rows, inputs_[0].in(), inputs_.size()))};
+}
+
+template <class T>
+auto AttentionLayer<T>::heads(T* qkv, std::int64_t rows) const -> Heads {
+  std::int64_t const q = heads_ * head_dim_;
+  std::int64_t const kv = kv_heads_ * head_dim_;
+  if (inputs_.size() == 1) return {qkv, qkv + q, qkv + q + kv, q + 2 * kv, q + 2 * kv};
+  return {qkv, qkv + rows * q, qkv + rows * (q + kv), q, kv};
+}
+
+template <class T>
+void AttentionLayer<T>::rotate(Shape shape, Heads const& heads, bool forward,
+                               device::Stream& stream) const {
+  if (rotary_.cosine.empty()) return;
+  ops::Rope<T> rope;
+  rope.B = shape.B;
+  rope.T_ = shape.T;
+  rope.head_dim = head_dim_;
+  rope.cosine = rotary_.cosine.data();
+  rope.sine = rotary_.sine.data();
+  ops::Turn const turn = forward ? ops::Turn::forward : ops::Turn::backward;
+  rope.heads = heads_;
+  rope.x = heads.q;
+  rope.stride = heads.q_stride;
+  ops::rope(rope, turn, stream);
+  rope.heads = kv_heads_;
+  rope.x = heads.k;
+  rope.stride = heads.kv_stride;
+  ops::rope(rope, turn, stream);
+}
+
+template <class T>
+ops::AttentionForward<T> AttentionLayer<T>::attention(Shape shape,
+                                                      AttentionArea<T> const& area) const {
+  Heads const from = heads(area.qkv, shape.rows());
+  ops::AttentionForward<T> args;
+  args.B = shape.B;
+  args.T_ = shape.T;
+  args.heads = heads_;
+  args.kv_heads = kv_heads_;
+  args.head_dim = head_dim_;
+  args.scale = scale_;
+  args.q = from.q;
+  args.k = from.k;
+  args.v = from.v;
+  args.q_stride = from.q_stride;
+  args.k_stride = args.v_stride = from.kv_stride;
+  args.out_stride = heads_ * head_dim_;
+  args.out = area.heads_out;
+  args.logsumexp = area.logsumexp;
+  return args;
+}
+
+template <class T>
+void AttentionLayer<T>::forward(UnitView unit, Shape shape, T const* normed,
+                                AttentionArea<T> const& area, device::Stream& stream) const {
+  T* out = area.qkv;
+  for (auto const& input : inputs_) {
+    input.forward(unit, shape.rows(), normed, out, stream);
+    out += shape.rows() * input.out();
+  }
+  rotate(shape, heads(area.qkv, shape.rows()), true, stream);
+  ops::attention_forward(attention(shape, area), stream);
+}
+
+template <class T>
+void AttentionLayer<T>::project(UnitView unit, Shape shape, AttentionArea<T> const& area, T* out,
+                                device::Stream& stream) const {
+  output_.forward(unit, shape.rows(), area.heads_out, out, stream);
+}
+
+template <class T>
+void AttentionLayer<T>::backward(UnitView unit, Shape shape, T const* normed,
+                                 AttentionArea<T> const& area, T const* dout, T* dnormed,
+                                 Carver& carver, device::Stream& stream) const {
+  std::int64_t const rows = shape.rows();
+  Temporaries const temporary = carve_backward(shape, carver);
+  output_.backward_weights(unit, rows, area.heads_out, dout, stream);
+  output_.backward_input(unit, rows, dout, temporary.dheads_out, false, stream);
+  Heads const to = heads(temporary.dqkv, rows);
+  ops::AttentionBackward<T> args;
+  args.forward = attention(shape, area);
+  args.dout = temporary.dheads_out;
+  args.dq = to.q;
+  args.dk = to.k;
+  args.dv = to.v;
+  ops::attention_backward(args, stream);
+  rotate(shape, to, false, stream);
+  std::vector<InputTerm<T>> terms;
+  T const* dy = temporary.dqkv;
+  for (auto const& input : inputs_) {
+    input.backward_weights(unit, rows, normed, dy, stream);
+    terms.push_back({&input, dy});
+    dy += rows * input.out();
+  }
+  backward_inputs<T>(unit, rows, terms, dnormed, temporary.sum, stream);
+}
+
+template <class T>
+std::size_t AttentionLayer<T>::scratch_bytes(Shape shape, int threads) const {
+  std::size_t bytes = ops::attention_scratch_bytes(shape.B, shape.T, heads_, head_dim_, threads);
+  for (auto const& input : inputs_) bytes = std::max(bytes, input.scratch_bytes(shape.rows()));
+  return std::max(bytes, output_.scratch_bytes(shape.rows()));
+}
+
+template class AttentionLayer<float>;
+template class AttentionLayer<bf16>;
+
+}  // namespace spillway::model

@@ -1,0 +1,94 @@
+#include "lib/model/block.hpp"
+
+#include <algorithm>
+
+#include "lib/ops/pointwise.hpp"
+
+namespace spillway::model {
+
+template <class T>
+Block<T>::Block(ModelConfig const& config, shard::FlatLayout const& layout, std::int64_t layer,
+                RotaryTable const& rotary)
+    : width_(config.hidden_size),
+      attention_norm_(config, layout, block_names(config.family, layer).attention_norm),
+      attention_(config, layout, layer, rotary),
+      mlp_norm_(config, layout, block_names(config.family, layer).mlp_norm),
+      mlp_(config, layout, layer) {}
+
+template <class T>
+BlockArea<T> Block<T>::carve(Shape shape, Keep keep, Carver& kept, Carver& rest) const {
+  std::int64_t const rows = shape.rows();
+  Carver& products = keep == Keep::nothing ? rest : kept;   // costly to compute again
+  Carver& others = keep == Keep::everything ? kept : rest;  // one pass over memory
+  BlockArea<T> area;
+  area.normed = others.take<T>(rows * width_);
+  area.statistics = {others.take<float>(rows), others.take<float>(rows)};
+  area.attention = attention_.carve(shape, products);
+  area.middle = products.take<T>(rows * width_);
+  area.middle_normed = others.take<T>(rows * width_);
+  area.middle_statistics = {others.take<float>(rows), others.take<float>(rows)};
+  area.mlp = mlp_.carve(rows, products);
+  area.activated = others.take<T>(rows * mlp_.width());
+  return area;
+}
+
+template <class T>
+void Block<T>::forward(UnitView unit, Shape shape, T const* x, T* x_out, BlockArea<T> const& area,
+                       device::Stream& stream) const {
+  std::int64_t const rows = shape.rows();
+  attention_norm_.forward(unit, rows, x, area.normed, area.statistics, stream);
+  attention_.forward(unit, shape, area.normed, area.attention, stream);
+  attention_.project(unit, shape, area.attention, area.middle, stream);
+  ops::add(rows * width_, x, area.middle, area.middle, stream);
+  mlp_norm_.forward(unit, rows, area.middle, area.middle_normed, area.middle_statistics, stream);
+  mlp_.forward(unit, rows, area.middle_normed, area.mlp, stream);
+  mlp_.activate(rows, area.mlp, area.activated, stream);
+  if (x_out == nullptr) return;
+  mlp_.project(unit, rows, area.activated, x_out, stream);
+  ops::add<T>(rows * width_, area.middle, x_out, x_out, stream);
+}
+
+template <class T>
+void Block<T>::recompute(UnitView unit, Shape shape, Keep keep, T const* x,
+                         BlockArea<T> const& area, device::Stream& stream) const {
+  std::int64_t const rows = shape.rows();
+  if (keep == Keep::everything) return;
+  if (keep == Keep::nothing) return forward(unit, shape, x, nullptr, area, stream);
+  attention_norm_.forward(unit, rows, x, area.normed, area.statistics, stream);
+  mlp_norm_.forward(unit, rows, area.middle, area.middle_normed, area.middle_statistics, stream);
+  mlp_.activate(rows, area.mlp, area.activated, stream);
+}
+
+template <class T>
+void Block<T>::backward(UnitView unit, Shape shape, T const* x, BlockArea<T> const& area, T* dx,
+                        Carver& carver, device::Stream& stream) const {
+  std::int64_t const rows = shape.rows();
+  T* const dnormed = carver.take<T>(rows * width_);
+  std::size_t const mark = carver.mark();
+  mlp_.backward(unit, rows, {area.middle_normed, area.mlp, area.activated}, dx, dnormed, carver,
+                stream);
+  mlp_norm_.backward(unit, rows, area.middle, area.middle_statistics, dnormed, dx, Target::add,
+                     stream);
+  carver.rewind(mark);
+  attention_.backward(unit, shape, area.normed, area.attention, dx, dnormed, carver, stream);
+  attention_norm_.backward(unit, rows, x, area.statistics, dnormed, dx, Target::add, stream);
+}
+
+template <class T>
+void Block<T>::count_backward(Shape shape, Carver& carver) const {
+  carver.take<T>(shape.rows() * width_);
+  std::size_t const mark = carver.mark();
+  mlp_.count_backward(shape.rows(), carver);
+  carver.rewind(mark);
+  attention_.count_backward(shape, carver);
+}
+
+template <class T>
+std::size_t Block<T>::scratch_bytes(Shape shape, int threads) const {
+  return std::max(attention_.scratch_bytes(shape, threads), mlp_.scratch_bytes(shape.rows()));
+}
+
+template class Block<float>;
+template class Block<bf16>;
+
+}  // namespace spillway::model

@@ -1,0 +1,95 @@
+#include "lib/model/mlp.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "lib/model/names.hpp"
+#include "lib/ops/pointwise.hpp"
+
+namespace spillway::model {
+
+template <class T>
+MlpLayer<T>::MlpLayer(ModelConfig const& config, shard::FlatLayout const& layout,
+                      std::int64_t layer)
+    : up_(find_linear(layout, block_names(config.family, layer).up, config.weight_order,
+                      config.mlp_bias)),
+      down_(find_linear(layout, block_names(config.family, layer).down, config.weight_order,
+                        config.mlp_bias)) {
+  if (config.mlp == Mlp::gated_silu)
+    gate_ = Linear<T>(find_linear(layout, block_names(config.family, layer).gate,
+                                  config.weight_order, config.mlp_bias));
+}
+
+template <class T>
+MlpArea<T> MlpLayer<T>::carve(std::int64_t rows, Carver& carver) const {
+  MlpArea<T> area;
+  if (gate_) area.gate = carver.take<T>(rows * width());
+  area.up = carver.take<T>(rows * width());
+  return area;
+}
+
+template <class T>
+auto MlpLayer<T>::carve_backward(std::int64_t rows, Carver& carver) const -> Temporaries {
+  Temporaries temporary{};
+  temporary.dactivated = carver.take<T>(rows * width());
+  temporary.dup = temporary.dactivated;  // gelu_backward works in place
+  if (!gate_) return temporary;
+  temporary.dgate = carver.take<T>(rows * width());
+  temporary.dup = carver.take<T>(rows * width());
+  temporary.sum = carver.take<float>(sum_elements<T>(rows, up_.in(), 2));
+  return temporary;
+}
+
+template <class T>
+void MlpLayer<T>::forward(UnitView unit, std::int64_t rows, T const* normed, MlpArea<T> const& area,
+                          device::Stream& stream) const {
+  if (gate_) gate_->forward(unit, rows, normed, area.gate, stream);
+  up_.forward(unit, rows, normed, area.up, stream);
+}
+
+template <class T>
+void MlpLayer<T>::activate(std::int64_t rows, MlpArea<T> const& area, T* activated,
+                           device::Stream& stream) const {
+  if (gate_) {
+    ops::swiglu_forward(rows * width(), area.gate, area.up, activated, stream);
+  } else {
+    ops::gelu_forward(rows * width(), area.up, activated, stream);
+  }
+}
+
+template <class T>
+void MlpLayer<T>::project(UnitView unit, std::int64_t rows, T const* activated, T* out,
+                          device::Stream& stream) const {
+  down_.forward(unit, rows, activated, out, stream);
+}
+
+template <class T>
+void MlpLayer<T>::backward(UnitView unit, std::int64_t rows, Saved const& saved, T const* dout,
+                           T* dnormed, Carver& carver, device::Stream& stream) const {
+  Temporaries const temporary = carve_backward(rows, carver);
+  down_.backward_weights(unit, rows, saved.activated, dout, stream);
+  down_.backward_input(unit, rows, dout, temporary.dactivated, false, stream);
+  if (!gate_) {
+    ops::gelu_backward(rows * width(), saved.area.up, temporary.dactivated, temporary.dup, stream);
+    up_.backward_weights(unit, rows, saved.normed, temporary.dup, stream);
+    up_.backward_input(unit, rows, temporary.dup, dnormed, false, stream);
+    return;
+  }
+  ops::swiglu_backward(rows * width(), saved.area.gate, saved.area.up, temporary.dactivated,
+                       temporary.dgate, temporary.dup, stream);
+  gate_->backward_weights(unit, rows, saved.normed, temporary.dgate, stream);
+  up_.backward_weights(unit, rows, saved.normed, temporary.dup, stream);
+  std::array<InputTerm<T>, 2> const terms{{{&*gate_, temporary.dgate}, {&up_, temporary.dup}}};
+  backward_inputs<T>(unit, rows, terms, dnormed, temporary.sum, stream);
+}
+
+template <class T>
+std::size_t MlpLayer<T>::scratch_bytes(std::int64_t rows) const {
+  std::size_t const bytes = std::max(up_.scratch_bytes(rows), down_.scratch_bytes(rows));
+  return gate_ ? std::max(bytes, gate_->scratch_bytes(rows)) : bytes;
+}
+
+template class MlpLayer<float>;
+template class MlpLayer<bf16>;
+
+}  // namespace spillway::model

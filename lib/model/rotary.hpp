@@ -1,0 +1,22 @@
+// Cosines and sines of rotary positions, with the stretched frequencies of long-context models.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lib/model/spec.hpp"
+
+namespace spillway::model {
+
+/// Angle per position of each pair of dimensions, [head_dim/2]. In fp32 as transformers computes
+/// them: at position 8191 the rounding of a frequency is already visible in the logits.
+std::vector<float> rotary_frequencies(ModelConfig const& config);
+
+/// [positions, head_dim/2] each; empty for learned positions.
+struct RotaryTable {
+  RotaryTable(ModelConfig const& config, std::int64_t positions);
+  std::vector<float> cosine;
+  std::vector<float> sine;
+};
+
+}  // namespace spillway::model

@@ -1,0 +1,163 @@
+#include "lib/model/spec.hpp"
+
+#include <fmt/core.h>
+
+#include <cmath>
+
+#include "lib/core/numeric.hpp"
+#include "lib/model/names.hpp"
+
+namespace spillway::model {
+namespace {
+
+/// Appends tensors with the shapes, initial values and aliases of one family.
+class UnitBuilder {
+ public:
+  UnitBuilder(ModelConfig const& config, std::string name) : config_(config) { unit_.name = name; }
+
+  void table(std::string const& name, std::int64_t rows) {
+    add(name + ".weight", {rows, config_.hidden_size}, 0, config_.initializer_range);
+  }
+  void norm(std::string const& module) {
+    add(module + ".weight", {config_.hidden_size}, 1, 0);
+    if (config_.norm == Norm::layer) add(module + ".bias", {config_.hidden_size}, 0, 0);
+  }
+  void weight(std::string const& module, std::int64_t in, std::int64_t out, double std) {
+    bool const in_out = config_.weight_order == WeightOrder::in_out;
+    add(module + ".weight", in_out ? std::vector{in, out} : std::vector{out, in}, 0, std);
+  }
+  void bias(std::string const& module, std::int64_t out) { add(module + ".bias", {out}, 0, 0); }
+  void linear(std::string const& module, std::int64_t in, std::int64_t out, double std,
+              bool has_bias) {
+    weight(module, in, out, std);
+    if (has_bias) bias(module, out);
+  }
+  void alias(std::string name) { unit_.tensors.back().aliases.push_back(std::move(name)); }
+  UnitSpec take() { return std::move(unit_); }
+
+ private:
+  void add(std::string name, std::vector<std::int64_t> shape, double mean, double std) {
+    TensorSpec tensor{std::move(name), std::move(shape), mean, std, false, {}};
+    tensor.decay = tensor.shape.size() >= 2;
+    std::string const prefix = model_names(config_.family).prefix;
+    if (tensor.name.starts_with(prefix))
+      tensor.aliases.push_back(tensor.name.substr(prefix.size()));
+    unit_.tensors.push_back(std::move(tensor));
+  }
+
+  ModelConfig const& config_;
+  UnitSpec unit_;
+};
+
+UnitSpec embedding_unit(ModelConfig const& config) {
+  ModelNames const names = model_names(config.family);
+  UnitBuilder unit(config, "embedding");
+  unit.table(names.token_embedding, config.vocab_size);
+  if (config.tied_head) unit.alias(names.head + ".weight");
+  if (config.positions == Positions::learned)
+    unit.table(names.position_embedding, config.max_positions);
+  return unit.take();
+}
+
+UnitSpec block_unit(ModelConfig const& config, std::int64_t layer) {
+  BlockNames const names = block_names(config.family, layer);
+  std::int64_t const hidden = config.hidden_size;
+  std::int64_t const queries = config.heads * config.head_dim;
+  std::int64_t const keys = config.kv_heads * config.head_dim;
+  double const std = config.initializer_range;
+  // GPT-2 shrinks what is added to the residual stream by the number of additions (Radford et al.
+  // 2019).
+  double const residual_std = config.family == Family::gpt2
+                                  ? std / std::sqrt(2.0 * static_cast<double>(config.layers))
+                                  : std;
+  UnitBuilder unit(config, fmt::format("block.{}", layer));
+  unit.norm(names.attention_norm);
+  if (!names.qkv.empty()) {
+    unit.linear(names.qkv, hidden, queries + 2 * keys, std, config.qkv_bias);
+  } else {  // weights beside each other, and biases: one matrix product where no padding lies
+            // between
+    unit.weight(names.q, hidden, queries, std);
+    unit.weight(names.k, hidden, keys, std);
+    unit.weight(names.v, hidden, keys, std);
+    if (config.qkv_bias) {
+      unit.bias(names.q, queries);
+      unit.bias(names.k, keys);
+      unit.bias(names.v, keys);
+    }
+  }
+  unit.linear(names.out, queries, hidden, residual_std, config.out_bias);
+  unit.norm(names.mlp_norm);
+  if (config.mlp == Mlp::gated_silu)
+    unit.linear(names.gate, hidden, config.intermediate_size, std, config.mlp_bias);
+  unit.linear(names.up, hidden, config.intermediate_size, std, config.mlp_bias);
+  unit.linear(names.down, config.intermediate_size, hidden, residual_std, config.mlp_bias);
+  return unit.take();
+}
+
+UnitSpec head_unit(ModelConfig const& config) {
+  ModelNames const names = model_names(config.family);
+  UnitBuilder unit(config, "head");
+  unit.norm(names.final_norm);
+  if (!config.tied_head) unit.table(names.head, config.vocab_size);
+  return unit.take();
+}
+
+}  // namespace
+
+ModelNames model_names(Family family) {
+  if (family == Family::gpt2)
+    return {"transformer.", "transformer.wte", "transformer.wpe", "transformer.ln_f", "lm_head"};
+  return {"model.", "model.embed_tokens", "", "model.norm", "lm_head"};
+}
+
+BlockNames block_names(Family family, std::int64_t layer) {
+  BlockNames names;
+  if (family == Family::gpt2) {
+    std::string const block = fmt::format("transformer.h.{}.", layer);
+    names.attention_norm = block + "ln_1";
+    names.qkv = block + "attn.c_attn";
+    names.out = block + "attn.c_proj";
+    names.mlp_norm = block + "ln_2";
+    names.up = block + "mlp.c_fc";
+    names.down = block + "mlp.c_proj";
+    return names;
+  }
+  std::string const block = fmt::format("model.layers.{}.", layer);
+  names.attention_norm = block + "input_layernorm";
+  names.q = block + "self_attn.q_proj";
+  names.k = block + "self_attn.k_proj";
+  names.v = block + "self_attn.v_proj";
+  names.out = block + "self_attn.o_proj";
+  names.mlp_norm = block + "post_attention_layernorm";
+  names.gate = block + "mlp.gate_proj";
+  names.up = block + "mlp.up_proj";
+  names.down = block + "mlp.down_proj";
+  return names;
+}
+
+std::vector<std::string> accepted_names(TensorSpec const& tensor) {
+  std::vector<std::string> names{tensor.name};
+  names.insert(names.end(), tensor.aliases.begin(), tensor.aliases.end());
+  return names;
+}
+
+shard::FlatLayout ModelSpec::layout(UnitId unit) const {
+  std::vector<shard::FlatLayout::Tensor> tensors;
+  for (auto const& tensor : units.at(static_cast<std::size_t>(unit.get())).tensors)
+    tensors.push_back({tensor.name, tensor.shape});
+  return shard::FlatLayout(tensors);
+}
+
+ModelSpec make_spec(ModelConfig config) {
+  ModelSpec spec;
+  spec.units.push_back(embedding_unit(config));
+  for (std::int64_t layer = 0; layer < config.layers; ++layer)
+    spec.units.push_back(block_unit(config, layer));
+  spec.units.push_back(head_unit(config));
+  for (auto const& unit : spec.units)
+    for (auto const& tensor : unit.tensors) spec.parameters += shard::element_count(tensor.shape);
+  spec.config = std::move(config);
+  return spec;
+}
+
+}  // namespace spillway::model
