@@ -21,14 +21,18 @@ struct AdamwStep {
 };
 
 /// The fp32 master from its bf16 rounding and the difference of their bit patterns, and back, without loss.
+/// `hi` is the nearest bf16, and of two equally near ones the larger in magnitude: with ties to even the difference
+/// could be -32768 or +32768, one value too many for 16 bits. NaN stays NaN in `hi` and in the joined value.
 SPILLWAY_HD inline float join_master(bf16 hi, std::int16_t lo) {
   return std::bit_cast<float>((static_cast<std::uint32_t>(hi.bits) << 16) +
                               static_cast<std::uint32_t>(static_cast<std::int32_t>(lo)));
 }
 SPILLWAY_HD inline void split_master(float master, bf16& hi, std::int16_t& lo) {
-  hi = bf16(master);
-  lo = static_cast<std::int16_t>(std::bit_cast<std::uint32_t>(master) -
-                                 (static_cast<std::uint32_t>(hi.bits) << 16));
+  std::uint32_t const bits = std::bit_cast<std::uint32_t>(master);
+  bool const nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  std::uint32_t const upper = nan ? (bits >> 16) | 0x40u : (bits + 0x8000u) >> 16;
+  hi.bits = static_cast<std::uint16_t>(upper);
+  lo = nan ? std::int16_t{0} : static_cast<std::int16_t>(bits - (upper << 16));
 }
 
 /// Pieces of the state kinds of the same elements. fp32 training: weight in `hi32`, `hi`, `lo` null. bf16: the reverse.

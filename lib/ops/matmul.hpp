@@ -21,7 +21,7 @@ struct Matrix {
 /// of a's type. Bits depend on shapes, types and the stream's threads only.
 struct MatmulArgs {
   std::int64_t M = 0, N = 0, K = 0;
-  Matrix a, b;
+  Matrix a{}, b{};
   void* c = nullptr;
   DType c_type = DType::f32;
   std::int64_t c_stride = 0;     // 0: dense
