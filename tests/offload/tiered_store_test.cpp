@@ -1,0 +1,220 @@
+// Every placement gives the same bits: the store against a plain array and a plain AdamW.
+#include "offload/tiered_store.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "lib/device/device.hpp"
+
+namespace spillway::offload {
+namespace {
+
+using optim::StateKind;
+using train::Fetch;
+using train::Use;
+
+/// A directory of its own that disappears with the test.
+class TempDirectory {
+ public:
+  TempDirectory() {
+    std::string name = (std::filesystem::temp_directory_path() / "spillway-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~TempDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  std::filesystem::path const& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+model::ModelSpec two_units() {
+  model::ModelSpec spec;
+  spec.units = {
+      {"a", {{.name = "w", .shape = {300, 701}, .decay = true}, {.name = "b", .shape = {99}}}},
+      {"b", {{.name = "n", .shape = {5000}}}}};
+  return spec;
+}
+
+float first_weight(std::int64_t i) { return 0.01f * static_cast<float>(i % 97) - 0.3f; }
+float gradient(int unit, int step, std::int64_t i) {
+  return 1e-3f * static_cast<float>((i * 31 + unit * 7 + step * 13) % 211) - 0.1f;
+}
+
+struct Result {
+  std::vector<std::vector<std::byte>> hi;
+  std::vector<double> squares;
+  bool operator==(Result const&) const = default;
+};
+
+/// A store with all its parts, for one rank.
+struct Rig {
+  TempDirectory directory;
+  model::ModelSpec spec = two_units();
+  optim::StateTypes types;
+  std::unique_ptr<device::Device> device = device::make_cpu_device();
+  std::unique_ptr<device::Stream> stream = device->make_stream(1 << 20, 2);
+  std::unique_ptr<device::Stream> background = device->make_stream(1 << 16, 1);
+  std::unique_ptr<io::Engine> engine;
+  std::unique_ptr<SwapSpace> swap;
+  std::unique_ptr<device::Block> memory;
+  std::unique_ptr<TieredStore> store;
+  std::vector<Fetch> weights, updates;
+
+  Rig(UnitPlacement placement, optim::StateTypes state_types, io::EngineKind kind, int slots)
+      : types(state_types) {
+    Placement const all(spec.units.size(), placement);
+    auto geometry = make_geometry({.spec = spec,
+                                   .types = types,
+                                   .placement = all,
+                                   .tile_elements = 65536,
+                                   .rank = Rank{0},
+                                   .ranks = 1,
+                                   .directory_weights = {1.0, 2.0}});
+    std::size_t window = 0;
+    bool const lends = TieredStore::lends(placement, 1);
+    for (int unit = 0; unit < 2; ++unit) {
+      auto const bytes =
+          lends ? 0
+                : static_cast<std::size_t>(spec.layout(UnitId{unit}).shard_elements(1)) *
+                      types.bytes(StateKind::hi);
+      weights.push_back({UnitId{unit}, Use::weights, {window, bytes}});
+      updates.push_back({UnitId{unit}, Use::update, {window, bytes}});
+      window += bytes;
+    }
+    engine = io::make_engine(kind, {}, directory.path().string());
+    swap = std::make_unique<SwapSpace>(
+        std::vector{directory.path() / "one", directory.path() / "two"}, geometry.file_bytes, "t");
+    memory = device->allocate(host_state_bytes(geometry) + window +
+                              static_cast<std::size_t>(slots) * slot_bytes(65536, types));
+    store = std::make_unique<TieredStore>(TieredStore::Parts{.geometry = std::move(geometry),
+                                                             .ranks = 1,
+                                                             .slots = slots,
+                                                             .tile_elements = 65536,
+                                                             .window_bytes = window,
+                                                             .engine = engine.get(),
+                                                             .swap = swap.get(),
+                                                             .stream = *stream,
+                                                             .background = *background},
+                                          memory->bytes());
+    store->fill([&](UnitId, shard::Range flat, optim::StateView const& view) {
+      for (std::int64_t i = 0; i < view.elements; ++i) set(view, i, first_weight(flat.begin + i));
+    });
+  }
+
+  void set(optim::StateView const& view, std::int64_t i, float value) const {
+    if (types.compute == DType::f32) {
+      view.as<float>(StateKind::hi)[i] = value;
+    } else {
+      ops::split_master(value, view.as<bf16>(StateKind::hi)[i],
+                        view.as<std::int16_t>(StateKind::lo)[i]);
+    }
+  }
+
+  void put_gradients(int step, Result& result) {
+    for (int unit = 0; unit < 2; ++unit) {
+      auto const n = spec.layout(UnitId{unit}).shard_elements(1);
+      std::vector<float> part(static_cast<std::size_t>(n));
+      auto const fill = [&](float factor) {
+        for (std::int64_t i = 0; i < n; ++i)
+          part[static_cast<std::size_t>(i)] = factor * gradient(unit, step, i);
+      };
+      fill(0.25f);
+      store->put_gradient(UnitId{unit}, part, {.first = true, .last = false});
+      fill(0.75f);
+      result.squares.push_back(
+          store->put_gradient(UnitId{unit}, part, {.first = false, .last = true}));
+    }
+  }
+
+  void pass(std::vector<Fetch> const& fetches, ops::AdamwStep const& step, Result* result) {
+    store->begin_pass(fetches, step);
+    for (int at = 0; at < 2; ++at) {
+      auto const whole = store->acquire(at);
+      if (result) result->hi.emplace_back(whole.begin(), whole.end());
+      store->release(at);
+    }
+    store->end_pass();
+  }
+
+  Result run() {
+    Result result;
+    for (int step = 1; step <= 3; ++step) {
+      put_gradients(step, result);
+      float const t = static_cast<float>(step);
+      pass(updates,
+           {.lr = 1e-2f,
+            .weight_decay = 0.1f,
+            .bias1 = 1 - std::pow(0.9f, t),
+            .bias2 = 1 - std::pow(0.95f, t),
+            .grad_scale = 0.5f},
+           step == 3 ? &result : nullptr);
+      pass(weights, {}, &result);
+    }
+    return result;
+  }
+};
+
+constexpr Tier H = Tier::host;
+constexpr Tier N = Tier::nvme;
+
+class StoreTypes : public testing::TestWithParam<optim::StateTypes> {};
+
+TEST_P(StoreTypes, every_placement_slot_count_and_io_engine_gives_the_same_bits) {
+  Result const expected = Rig({H, H, H, H, H}, GetParam(), io::EngineKind::threads, 3).run();
+  for (UnitPlacement placement : {UnitPlacement{N, N, N, N, N},
+                                  {H, N, N, N, N},
+                                  {N, H, H, H, H},
+                                  {H, H, N, H, N},
+                                  {N, N, H, N, H},
+                                  {H, H, H, H, N}})
+    for (io::EngineKind kind : {io::EngineKind::automatic, io::EngineKind::threads})
+      for (int slots : {3, 8}) EXPECT_EQ(Rig(placement, GetParam(), kind, slots).run(), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, StoreTypes,
+                         testing::Values(optim::StateTypes{},
+                                         optim::StateTypes{DType::bf16, DType::f32},
+                                         optim::StateTypes{DType::bf16, DType::bf16}),
+                         [](auto const& info) {
+                           return std::string(name_of(info.param.compute)) + "_grad_" +
+                                  std::string(name_of(info.param.grad));
+                         });
+
+TEST(TieredStore, spilled_weights_follow_a_double_precision_adamw) {
+  Rig rig({N, N, N, N, N}, {}, io::EngineKind::automatic, 4);
+  Result const result = rig.run();
+  auto const& hi = result.hi.back();  // of unit b: 5000 plain elements, no decay
+  for (std::int64_t i = 0; i < 5000; i += 37) {
+    double w = first_weight(i), m = 0, v = 0;
+    for (int step = 1; step <= 3; ++step) {
+      double const g = 0.5 * gradient(1, step, i);
+      m = 0.9 * m + 0.1 * g;
+      v = 0.95 * v + 0.05 * g * g;
+      w -= 1e-2 * (m / (1 - std::pow(0.9, step))) /
+           (std::sqrt(v / (1 - std::pow(0.95, step))) + 1e-8);
+    }
+    float got = 0;
+    std::memcpy(&got, hi.data() + i * 4, 4);
+    EXPECT_NEAR(got, w, 2e-6) << i;
+  }
+}
+
+TEST(TieredStore, squares_are_those_of_the_sum_of_both_parts) {
+  Rig rig({N, N, N, N, N}, {}, io::EngineKind::automatic, 3);
+  Result result;
+  rig.put_gradients(1, result);
+  double expected = 0;
+  auto const n = rig.spec.layout(UnitId{0}).shard_elements(1);
+  for (std::int64_t i = 0; i < n; ++i) expected += std::pow(gradient(0, 1, i), 2.0);
+  EXPECT_NEAR(result.squares[0] / expected, 1.0, 1e-6);
+}
+
+}  // namespace
+}  // namespace spillway::offload
