@@ -74,6 +74,19 @@ int write_zeros(int fd, std::uint64_t begin, std::uint64_t end) {
   return 0;
 }
 
+/// Space for `bytes` of a file that has `old_size`. 0 or an errno.
+int allocate(int fd, std::uint64_t old_size, std::uint64_t bytes, std::uint64_t alignment) {
+  int error = EINTR;
+  while (error == EINTR) error = ::fallocate(fd, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  if (error != EOPNOTSUPP && error != ENOSYS) return error;
+  if (bytes <= old_size) return 0;
+  // What is in the last, partly filled block survives: zeros begin behind it and end with whole
+  // blocks.
+  error = write_zeros(fd, round_up(old_size, alignment), round_up(bytes, alignment));
+  if (error == 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) error = errno;
+  return error;
+}
+
 }  // namespace
 
 File::File(std::filesystem::path path, Access access)
@@ -107,16 +120,7 @@ void File::reserve(std::uint64_t bytes) {
   if (needed > free) fail_to_reserve(path_, needed, free, ENOSPC);
 
   detail::FileSizeSignalBlocked const blocked;
-  int error = 0;
-  do {
-    error = ::fallocate(fd_.get(), 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
-  } while (error == EINTR);
-  if (error == EOPNOTSUPP || error == ENOSYS) {
-    std::uint64_t const begin = old_size - old_size % alignment_;
-    // What is in the last, partly filled block must survive: direct transfers then begin behind it.
-    error = write_zeros(fd_.get(), begin == old_size ? begin : begin + alignment_,
-                        round_up<std::uint64_t>(bytes, alignment_));
-  }
+  int const error = allocate(fd_.get(), old_size, bytes, alignment_);
   if (error == 0) return;
   // A failed reservation holds on to nothing.
   if (::ftruncate(fd_.get(), before.st_size) != 0)

@@ -77,15 +77,16 @@ bool UringEngine::issue() {
 }
 
 /// Submits and sleeps. The kernel may be short of memory for a while, then completions still have
-/// to be reaped; if it stays so, all transfers fail with what it said, as nothing can be moved any
-/// more.
+/// to be reaped. If it stays so, or says anything else, all transfers fail with what it said, as
+/// nothing can be moved any more.
 bool UringEngine::wait_in_kernel() {
   int const error = ring_->submit_and_wait();
   if (error == 0 || error == EINTR || error == EBUSY) {
     refusals_ = 0;
     return true;
   }
-  if (++refusals_ < attempts_max) {
+  bool const may_pass = error == EAGAIN || error == ENOMEM;
+  if (may_pass && ++refusals_ < attempts_max) {
     pause();
     return true;
   }
