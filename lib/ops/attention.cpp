@@ -2,8 +2,6 @@
 // is one kv head of one sequence, so that nothing is added by two threads.
 #include "lib/ops/attention.hpp"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -13,6 +11,7 @@
 #include "lib/ops/detail/attention_tiles.hpp"
 #include "lib/ops/detail/lanes.hpp"
 #include "lib/ops/detail/scratch.hpp"
+#include "lib/ops/detail/tasks.hpp"
 
 namespace spillway::ops {
 namespace detail {
@@ -269,15 +268,6 @@ void check(AttentionForward<T> const& args) {
   expect(args.kv_heads > 0 && args.heads % args.kv_heads == 0,
          "attention heads divide evenly over the kv heads");
   expect(args.T_ < std::int64_t{1} << 31, "attention positions fit 31 bits");
-}
-
-// task(index, thread) for every index. Which thread does which does not show in the result, so the
-// team takes them as it gets free: tiles at the end of a sequence have more keys than those at its
-// start.
-template <class Task>
-void for_each_task(std::int64_t tasks, int threads, Task const& task) {
-#pragma omp parallel for num_threads(threads) schedule(dynamic)
-  for (std::int64_t index = 0; index < tasks; ++index) task(index, omp_get_thread_num());
 }
 
 }  // namespace

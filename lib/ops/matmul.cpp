@@ -74,17 +74,19 @@ void matmul(MatmulArgs const& args, device::Stream& stream) {
   expect(args.K > 0, "a product has an inner dimension");
   switch (detail::choose_matmul_path(args.a.type)) {
     case detail::MatmulPath::sgemm: return detail::matmul_sgemm(args, stream);
-    case detail::MatmulPath::bf16_blocks: return detail::matmul_bf16_blocks(args, stream);
+    case detail::MatmulPath::bf16_blocks:
+      return detail::matmul_bf16_blocks(args, stream, detail::widest_isa());
     case detail::MatmulPath::bf16_native: return detail::matmul_primitive(args, stream);
   }
 }
 
-std::size_t matmul_scratch_bytes(MatmulArgs const& args) {
+std::size_t matmul_scratch_bytes(MatmulArgs const& args, int threads) {
+  int const team = threads > 0 ? threads : detail::all_processors();
   if (args.M == 0 || args.N == 0) return 0;
   switch (detail::choose_matmul_path(args.a.type)) {
     case detail::MatmulPath::sgemm: break;
-    case detail::MatmulPath::bf16_blocks: return detail::matmul_blocks_scratch_bytes(args);
-    case detail::MatmulPath::bf16_native: return detail::matmul_primitive_scratch_bytes(args);
+    case detail::MatmulPath::bf16_blocks: return detail::matmul_blocks_scratch_bytes(args, team);
+    case detail::MatmulPath::bf16_native: return detail::matmul_primitive_scratch_bytes(args, team);
   }
   return 0;
 }

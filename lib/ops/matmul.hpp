@@ -31,7 +31,8 @@ struct MatmulArgs {
 
 void matmul(MatmulArgs const& args, device::Stream& stream);
 
-/// Scratch that matmul takes from the stream for these shapes and types; bounded by a few MiB.
-std::size_t matmul_scratch_bytes(MatmulArgs const& args);
+/// Scratch that matmul takes from a stream of so many threads (0: as many as processors) for these shapes and
+/// types; under 2 MiB a thread.
+std::size_t matmul_scratch_bytes(MatmulArgs const& args, int threads = 0);
 
 }  // namespace spillway::ops

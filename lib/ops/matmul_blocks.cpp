@@ -1,147 +1,197 @@
 // bf16 products where the processor has none: blocks of both operands are widened to fp32 in
-// scratch and multiplied there. The blocks are small enough for the scratch and large enough to
-// hide the conversion.
+// scratch and multiplied there. A task is a block of the result; it sums over K in steps of a fixed
+// length, so that its bits depend neither on the size of the blocks nor on the threads.
 #include <algorithm>
 
+#include "lib/core/error.hpp"
 #include "lib/core/numeric.hpp"
-#include "lib/ops/detail/launch.hpp"
+#include "lib/ops/detail/gemm_tile.hpp"
 #include "lib/ops/detail/matmul_paths.hpp"
 #include "lib/ops/detail/scratch.hpp"
+#include "lib/ops/detail/store.hpp"
+#include "lib/ops/detail/tasks.hpp"
 
 namespace spillway::ops::detail {
 namespace {
 
-constexpr std::int64_t kBlockM = 384;
-constexpr std::int64_t kBlockN = 512;
-constexpr std::int64_t kBlockK = 1024;
+// A step of K by a slice of N in a sliver stays in the first cache, a panel of A in the second.
+constexpr std::int64_t kStepK = 256;
+constexpr std::int64_t kPanelM = 96;
+constexpr std::int64_t kMostM = 768;
+constexpr std::int64_t kMostN = 384;
+// Blocks are multiples of these, so that no vector crosses an edge on any instruction set.
+constexpr std::int64_t kGrainM = kPanelM;
+constexpr std::int64_t kGrainN = 96;
 
-struct WidenRow {
-  bf16 const* source;
-  std::int64_t stride, width;
-  float* target;
-  void operator()(std::int64_t row) const {
-    bf16 const* const from = source + row * stride;
-    float* const to = target + row * width;
-#pragma omp simd
-    for (std::int64_t i = 0; i < width; ++i) to[i] = static_cast<float>(from[i]);
-  }
-};
-
-// A block of c in fp32, plus the bias, to bf16.
-struct NarrowRow {
-  float const* source;
-  bf16 const* bias;
-  std::int64_t width, c_stride;
-  bf16* c;
-  void operator()(std::int64_t row) const {
-    float const* const from = source + row * width;
-    bf16* const to = c + row * c_stride;
-    bf16 const* const add = bias;
-    if (add == nullptr) {
-#pragma omp simd
-      for (std::int64_t i = 0; i < width; ++i) to[i] = bf16(from[i]);
-    } else {
-#pragma omp simd
-      for (std::int64_t i = 0; i < width; ++i) to[i] = bf16(from[i] + static_cast<float>(add[i]));
+// Equal blocks of the result, at most kMostM x kMostN, and smaller where threads would be idle.
+struct Blocks {
+  std::int64_t m, n, count_m, count_n;
+  Blocks(std::int64_t M, std::int64_t N, int threads) {
+    std::int64_t most_m = kMostM;
+    std::int64_t most_n = kMostN;
+    for (;;) {
+      m = even_part(M, most_m, kGrainM);
+      n = even_part(N, most_n, kGrainN);
+      count_m = div_ceil(M, m);
+      count_n = div_ceil(N, n);
+      if (count_m * count_n >= 2 * threads || (m == kGrainM && n == kGrainN)) return;
+      (m > n || n == kGrainN ? most_m : most_n) /= 2;
+      most_m = std::max(most_m, kGrainM);
+      most_n = std::max(most_n, kGrainN);
     }
   }
-};
-
-// The fp32 copy of a block of an operand, kept as long as the same block is asked for again.
-class WideBlock {
- public:
-  WideBlock(Matrix const& matrix, std::int64_t stride, float* buffer)
-      : matrix_(matrix), stride_(stride), buffer_(buffer) {}
-
-  /// Rows and columns are those of the operand, whichever way it is stored.
-  Matrix get(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns,
-             device::Stream& stream) {
-    std::int64_t const width = matrix_.transposed ? rows : columns;
-    if (row != row_ || column != column_) {
-      bf16 const* const data = static_cast<bf16 const*>(matrix_.data);
-      bf16 const* const corner =
-          matrix_.transposed ? data + column * stride_ + row : data + row * stride_ + column;
-      launch_rows(matrix_.transposed ? columns : rows, WidenRow{corner, stride_, width, buffer_},
-                  stream);
-      row_ = row;
-      column_ = column;
-    }
-    return {.data = buffer_, .type = DType::f32, .transposed = matrix_.transposed, .stride = width};
-  }
-
- private:
-  Matrix matrix_;
-  std::int64_t stride_;
-  float* buffer_;
-  std::int64_t row_ = -1;
-  std::int64_t column_ = -1;
-};
-
-struct BlockSizes {
-  std::int64_t m, n, k;
-  explicit BlockSizes(MatmulArgs const& args)
-      : m(std::min(args.M, kBlockM)), n(std::min(args.N, kBlockN)), k(std::min(args.K, kBlockK)) {}
-  std::int64_t wide_c(MatmulArgs const& args) const {
-    return args.c_type == DType::f32 ? 0 : m * n;
+  static std::int64_t even_part(std::int64_t whole, std::int64_t most, std::int64_t grain) {
+    return round_up(div_ceil(whole, div_ceil(whole, most)), grain);
   }
 };
 
-// The bias of an fp32 result of bf16 operands.
-struct AddWideBiasRow {
-  bf16 const* bias;
-  std::int64_t N, c_stride;
-  float* c;
-  void operator()(std::int64_t row) const {
-    float* const to = c + row * c_stride;
-    bf16 const* const add = bias;
+// Buffers of one thread.
+struct Buffers {
+  float *a, *b, *c;
+  Buffers(Scratch& scratch, Blocks const& blocks)
+      : a(scratch.take<float>(kPanelM * kStepK)),
+        b(scratch.take<float>(blocks.n * kStepK)),
+        c(scratch.take<float>(blocks.m * blocks.n)) {}
+};
+
+std::size_t buffer_bytes(Blocks const& blocks) {
+  return scratch_bytes<float>(kPanelM * kStepK) + scratch_bytes<float>(blocks.n * kStepK) +
+         scratch_bytes<float>(blocks.m * blocks.n);
+}
+
+// A matrix of bf16 as it is stored: element (row, column) of the operand.
+struct Stored {
+  bf16 const* data;
+  std::int64_t stride;
+  bool transposed;
+  bf16 const* at(std::int64_t row, std::int64_t column) const {
+    return data + (transposed ? column * stride + row : row * stride + column);
+  }
+};
+
+// Rows of `width` bf16 to rows of fp32, then zeros up to `padded_rows` rows of `padded_width`.
+void widen(bf16 const* source, std::int64_t stride, std::int64_t rows, std::int64_t width,
+           std::int64_t padded_rows, std::int64_t padded_width, float* target) {
+  for (std::int64_t r = 0; r < padded_rows; ++r) {
+    bf16 const* const from = source + r * stride;
+    float* const to = target + r * padded_width;
+    std::int64_t const filled = r < rows ? width : 0;
 #pragma omp simd
-    for (std::int64_t n = 0; n < N; ++n) to[n] += static_cast<float>(add[n]);
+    for (std::int64_t i = 0; i < filled; ++i) to[i] = static_cast<float>(from[i]);
+    for (std::int64_t i = filled; i < padded_width; ++i) to[i] = 0;
   }
-};
+}
+
+// A block of b as slivers of Width columns, each with its rows beside each other.
+template <int Width>
+void pack_slivers(Stored const& b, std::int64_t k, std::int64_t steps, std::int64_t n,
+                  std::int64_t columns, float* slivers) {
+  for (std::int64_t first = 0; first < columns; first += Width, slivers += Width * steps) {
+    std::int64_t const width = std::min<std::int64_t>(Width, columns - first);
+    if (!b.transposed) {
+      widen(b.at(k, n + first), b.stride, steps, width, steps, Width, slivers);
+      continue;
+    }
+    for (std::int64_t j = 0; j < Width; ++j) {
+      bf16 const* const from = b.at(k, n + first + j);
+      for (std::int64_t step = 0; step < steps; ++step)
+        slivers[step * Width + j] = j < width ? static_cast<float>(from[step]) : 0.0f;
+    }
+  }
+}
+
+// The result in fp32, plus bias and what is there, to where it belongs.
+void deliver(MatmulArgs const& args, float const* sums, std::int64_t row, std::int64_t column,
+             std::int64_t width) {
+  std::int64_t const offset = row * (args.c_stride == 0 ? args.N : args.c_stride) + column;
+  bf16 const* const bias =
+      args.bias == nullptr ? nullptr : static_cast<bf16 const*>(args.bias) + column;
+  if (args.c_type == DType::bf16) {
+    bf16* const c = static_cast<bf16*>(args.c) + offset;
+#pragma omp simd
+    for (std::int64_t i = 0; i < width; ++i)
+      store(c[i], bias == nullptr ? sums[i] : sums[i] + static_cast<float>(bias[i]));
+    return;
+  }
+  float* const c = static_cast<float*>(args.c) + offset;
+  if (args.accumulate) {
+#pragma omp simd
+    for (std::int64_t i = 0; i < width; ++i) c[i] += sums[i];
+  } else {
+#pragma omp simd
+    for (std::int64_t i = 0; i < width; ++i) c[i] = sums[i];
+  }
+  if (bias == nullptr) return;
+#pragma omp simd
+  for (std::int64_t i = 0; i < width; ++i) c[i] += static_cast<float>(bias[i]);
+}
+
+template <Isa I>
+void multiply_panel(std::int64_t rows, std::int64_t steps, std::int64_t columns, bool transposed,
+                    float const* a, float const* slivers, float* c, std::int64_t c_row,
+                    bool accumulate) {
+  constexpr int kWidth = 2 * kVectorFloats<I>;
+  for (std::int64_t n = 0; n < columns; n += kWidth, slivers += kWidth * steps)
+    multiply_tiles<I>({.M = round_up<std::int64_t>(rows, kTileRows),
+                       .N = kWidth,
+                       .K = steps,
+                       .a = a,
+                       .a_row = transposed ? 1 : kStepK,
+                       .a_column = transposed ? kPanelM : 1,
+                       .b = slivers,
+                       .b_row = kWidth,
+                       .c = c + n,
+                       .c_row = c_row,
+                       .accumulate = accumulate});
+}
+
+template <Isa I>
+void multiply_block_of_result(MatmulArgs const& args, std::int64_t row, std::int64_t column,
+                              Blocks const& blocks, Buffers const& buffers) {
+  Stored const a{static_cast<bf16 const*>(args.a.data), stored_stride(args.a, args.M, args.K),
+                 args.a.transposed};
+  Stored const b{static_cast<bf16 const*>(args.b.data), stored_stride(args.b, args.K, args.N),
+                 args.b.transposed};
+  std::int64_t const rows = std::min(blocks.m, args.M - row);
+  std::int64_t const columns = std::min(blocks.n, args.N - column);
+  for (std::int64_t k = 0; k < args.K; k += kStepK) {
+    std::int64_t const steps = std::min(kStepK, args.K - k);
+    pack_slivers<2 * kVectorFloats<I>>(b, k, steps, column, columns, buffers.b);
+    for (std::int64_t m = 0; m < rows; m += kPanelM) {
+      std::int64_t const height = std::min(kPanelM, rows - m);
+      std::int64_t const padded = round_up<std::int64_t>(height, kTileRows);
+      if (a.transposed)
+        widen(a.at(row + m, k), a.stride, steps, height, steps, kPanelM, buffers.a);
+      else
+        widen(a.at(row + m, k), a.stride, height, steps, padded, kStepK, buffers.a);
+      multiply_panel<I>(height, steps, columns, a.transposed, buffers.a, buffers.b,
+                        buffers.c + m * blocks.n, blocks.n, k > 0);
+    }
+  }
+  for (std::int64_t r = 0; r < rows; ++r)
+    deliver(args, buffers.c + r * blocks.n, row + r, column, columns);
+}
 
 }  // namespace
 
-std::size_t matmul_blocks_scratch_bytes(MatmulArgs const& args) {
-  BlockSizes const block(args);
-  return scratch_bytes<float>(block.m * block.k) + scratch_bytes<float>(block.k * block.n) +
-         scratch_bytes<float>(block.wide_c(args));
+std::size_t matmul_blocks_scratch_bytes(MatmulArgs const& args, int threads) {
+  return buffer_bytes(Blocks(args.M, args.N, threads)) * static_cast<std::size_t>(threads);
 }
 
-void matmul_bf16_blocks(MatmulArgs const& args, device::Stream& stream) {
-  BlockSizes const block(args);
-  Scratch scratch(stream.scratch(), matmul_blocks_scratch_bytes(args), "matmul");
-  WideBlock a(args.a, stored_stride(args.a, args.M, args.K),
-              scratch.take<float>(block.m * block.k));
-  WideBlock b(args.b, stored_stride(args.b, args.K, args.N),
-              scratch.take<float>(block.k * block.n));
-  float* const wide_c = scratch.take<float>(block.wide_c(args));
-  std::int64_t const c_stride = args.c_stride == 0 ? args.N : args.c_stride;
-  bool const narrow_c = args.c_type == DType::bf16;
-  bf16 const* const bias = static_cast<bf16 const*>(args.bias);
-  for (std::int64_t m = 0; m < args.M; m += block.m) {
-    std::int64_t const rows = std::min(block.m, args.M - m);
-    for (std::int64_t n = 0; n < args.N; n += block.n) {
-      std::int64_t const columns = std::min(block.n, args.N - n);
-      MatmulArgs part{.M = rows, .N = columns};
-      part.c = narrow_c ? wide_c : static_cast<float*>(args.c) + m * c_stride + n;
-      part.c_stride = narrow_c ? columns : c_stride;
-      for (std::int64_t k = 0; k < args.K; k += block.k) {
-        part.K = std::min(block.k, args.K - k);
-        part.a = a.get(m, rows, k, part.K, stream);
-        part.b = b.get(k, part.K, n, columns, stream);
-        part.accumulate = k > 0 || args.accumulate;
-        matmul_sgemm(part, stream);
-      }
-      if (narrow_c)
-        launch_rows(rows,
-                    NarrowRow{wide_c, bias == nullptr ? nullptr : bias + n, columns, c_stride,
-                              static_cast<bf16*>(args.c) + m * c_stride + n},
-                    stream);
-    }
-  }
-  if (!narrow_c && bias != nullptr)
-    launch_rows(args.M, AddWideBiasRow{bias, args.N, c_stride, static_cast<float*>(args.c)},
-                stream);
+void matmul_bf16_blocks(MatmulArgs const& args, device::Stream& stream, Isa isa) {
+  int const threads = stream.threads();
+  Blocks const blocks(args.M, args.N, threads);
+  std::size_t const bytes = buffer_bytes(blocks);
+  Scratch const scratch(stream.scratch(), bytes * static_cast<std::size_t>(threads), "matmul");
+  for_each_task(blocks.count_m * blocks.count_n, threads, [&](std::int64_t task, int thread) {
+    Scratch mine = scratch.part(thread, bytes);
+    Buffers const buffers(mine, blocks);
+    std::int64_t const row = task % blocks.count_m * blocks.m;
+    std::int64_t const column = task / blocks.count_m * blocks.n;
+    run_on(isa, [&](auto set) {
+      multiply_block_of_result<set.value>(args, row, column, blocks, buffers);
+    });
+  });
 }
 
 }  // namespace spillway::ops::detail

@@ -137,10 +137,9 @@ void matmul_primitive(MatmulArgs const& args, device::Stream& stream) {
   static_cast<MatmulCache*>(attachment.get())->run(args, stream);
 }
 
-// The most that a stream with up to all processors' threads needs.
-std::size_t matmul_primitive_scratch_bytes(MatmulArgs const& args) {
+std::size_t matmul_primitive_scratch_bytes(MatmulArgs const& args, int threads) {
   dnnl::engine const engine(dnnl::engine::kind::cpu, 0);
-  return compile(key_of(args, all_processors()), engine).scratchpad_desc().get_size();
+  return compile(key_of(args, threads), engine).scratchpad_desc().get_size();
 }
 
 }  // namespace spillway::ops::detail

@@ -9,6 +9,7 @@
 #include "lib/core/numeric.hpp"
 #include "lib/ops/detail/fast_exp.hpp"
 #include "lib/ops/detail/gemm_tile.hpp"
+#include "lib/ops/detail/store.hpp"
 
 namespace spillway::ops::detail {
 
@@ -44,7 +45,7 @@ inline void store_rows(float const* tile, std::int64_t rows, std::int64_t head_d
     float const* const from = tile + r * width;
     T* const to = target + r * stride;
 #pragma omp simd
-    for (std::int64_t d = 0; d < head_dim; ++d) to[d] = T(from[d] * factor);
+    for (std::int64_t d = 0; d < head_dim; ++d) store(to[d], from[d] * factor);
   }
 }
 

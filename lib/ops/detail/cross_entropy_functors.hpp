@@ -8,6 +8,7 @@
 #include "lib/ops/cross_entropy.hpp"
 #include "lib/ops/detail/fast_exp.hpp"
 #include "lib/ops/detail/lanes.hpp"
+#include "lib/ops/detail/store.hpp"
 
 namespace spillway::ops::detail {
 
@@ -24,7 +25,7 @@ struct CrossEntropyRow {
     if (target < 0) {
       args.losses[row] = 0;
       if (dlogits != nullptr)
-        for (std::int64_t v = 0; v < V; ++v) dlogits[v] = T(0.0f);
+        for (std::int64_t v = 0; v < V; ++v) store(dlogits[v], 0.0f);
       return;
     }
     float const largest = lane_max(V, logits, -3.402823466e38f);
@@ -40,8 +41,8 @@ struct CrossEntropyRow {
     float const at_target = static_cast<float>(-others / sum) * scale;
 #pragma omp simd
     for (std::int64_t v = 0; v < V; ++v)
-      dlogits[v] = T(scale * (fast_exp(logits[v] - largest) * inverse));
-    dlogits[target] = T(at_target);
+      store(dlogits[v], scale * (fast_exp(logits[v] - largest) * inverse));
+    store(dlogits[target], at_target);
   }
 };
 

@@ -5,6 +5,7 @@
 
 #include "lib/core/hd.hpp"
 #include "lib/ops/detail/columns.hpp"
+#include "lib/ops/detail/store.hpp"
 #include "lib/ops/embedding.hpp"
 
 namespace spillway::ops::detail {
@@ -24,7 +25,7 @@ struct EmbeddingForwardRow {
     T const* const position = args.position_table + (row % args.T_) * C;
 #pragma omp simd
     for (std::int64_t c = 0; c < C; ++c)
-      x[c] = T(static_cast<float>(token[c]) + static_cast<float>(position[c]));
+      store(x[c], static_cast<float>(token[c]) + static_cast<float>(position[c]));
   }
 };
 

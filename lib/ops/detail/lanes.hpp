@@ -20,8 +20,12 @@ SPILLWAY_HD inline double lane_sum(std::int64_t n, Term const& term) {
     std::int64_t const end = n - begin < kBlock ? n : begin + kBlock;
     float lane[kLanes] = {};
     std::int64_t i = begin;
-    for (; i + kLanes <= end; i += kLanes)
-      for (int l = 0; l < kLanes; ++l) lane[l] += term(i + l);
+    for (; i + kLanes <= end; i += kLanes) {
+      float value[kLanes];
+#pragma omp simd
+      for (int l = 0; l < kLanes; ++l) value[l] = term(i + l);
+      for (int l = 0; l < kLanes; ++l) lane[l] += value[l];
+    }
     for (int l = 0; i + l < end; ++l) lane[l] += term(i + l);
     for (int l = 0; l < kLanes; ++l) total += static_cast<double>(lane[l]);
   }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "lib/ops/detail/isa.hpp"
 #include "lib/ops/matmul.hpp"
 
 namespace spillway::ops::detail {
@@ -18,13 +19,13 @@ enum class MatmulPath {
 MatmulPath choose_matmul_path(DType type);
 
 void matmul_sgemm(MatmulArgs const& args, device::Stream& stream);
-void matmul_bf16_blocks(MatmulArgs const& args, device::Stream& stream);
+void matmul_bf16_blocks(MatmulArgs const& args, device::Stream& stream, Isa isa);
 /// Any type that oneDNN has a primitive for on this processor; compiled primitives are kept with
 /// the stream.
 void matmul_primitive(MatmulArgs const& args, device::Stream& stream);
 
-std::size_t matmul_blocks_scratch_bytes(MatmulArgs const& args);
-std::size_t matmul_primitive_scratch_bytes(MatmulArgs const& args);
+std::size_t matmul_blocks_scratch_bytes(MatmulArgs const& args, int threads);
+std::size_t matmul_primitive_scratch_bytes(MatmulArgs const& args, int threads);
 
 /// Elements between the rows of a matrix as it is stored; `rows` and `columns` are those of the
 /// product's operand.

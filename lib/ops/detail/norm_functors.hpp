@@ -8,6 +8,7 @@
 #include "lib/core/hd.hpp"
 #include "lib/ops/detail/columns.hpp"
 #include "lib/ops/detail/lanes.hpp"
+#include "lib/ops/detail/store.hpp"
 #include "lib/ops/norm.hpp"
 
 namespace spillway::ops::detail {
@@ -34,8 +35,8 @@ struct LayerNormForwardRow {
     args.rstd[row] = rstd;
 #pragma omp simd
     for (std::int64_t c = 0; c < C; ++c)
-      y[c] = T((static_cast<float>(x[c]) - mean) * rstd * static_cast<float>(weight[c]) +
-               static_cast<float>(bias[c]));
+      store(y[c], (static_cast<float>(x[c]) - mean) * rstd * static_cast<float>(weight[c]) +
+                      static_cast<float>(bias[c]));
   }
 };
 
@@ -57,7 +58,7 @@ struct RmsNormForwardRow {
     args.rstd[row] = rstd;
 #pragma omp simd
     for (std::int64_t c = 0; c < C; ++c)
-      y[c] = T(static_cast<float>(x[c]) * rstd * static_cast<float>(weight[c]));
+      store(y[c], static_cast<float>(x[c]) * rstd * static_cast<float>(weight[c]));
   }
 };
 
@@ -87,10 +88,11 @@ struct NormBackwardRow {
     if (args.add_to_dx) {
 #pragma omp simd
       for (std::int64_t c = 0; c < C; ++c)
-        dx[c] = T(static_cast<float>(dx[c]) + rstd * (g(c) - average - n(c) * projection));
+        store(dx[c], static_cast<float>(dx[c]) + rstd * (g(c) - average - n(c) * projection));
     } else {
 #pragma omp simd
-      for (std::int64_t c = 0; c < C; ++c) dx[c] = T(rstd * (g(c) - average - n(c) * projection));
+      for (std::int64_t c = 0; c < C; ++c)
+        store(dx[c], rstd * (g(c) - average - n(c) * projection));
     }
   }
 };

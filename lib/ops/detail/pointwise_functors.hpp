@@ -5,6 +5,7 @@
 
 #include "lib/core/hd.hpp"
 #include "lib/ops/detail/fast_exp.hpp"
+#include "lib/ops/detail/store.hpp"
 
 namespace spillway::ops::detail {
 
@@ -20,7 +21,7 @@ struct GeluForward {
   SPILLWAY_HD void operator()(std::int64_t i) const {
     float const v = static_cast<float>(x[i]);
     float const twice_u = kGeluTwiceRoot * (v + kGeluCubic * v * v * v);
-    y[i] = T(v * logistic(twice_u).value);
+    store(y[i], v * logistic(twice_u).value);
   }
 };
 
@@ -33,7 +34,7 @@ struct GeluBackward {
     float const v = static_cast<float>(x[i]);
     auto const [s, rest] = logistic(kGeluTwiceRoot * (v + kGeluCubic * v * v * v));
     float const slope = kGeluTwiceRoot * (1.0f + 3.0f * kGeluCubic * v * v);
-    dx[i] = T(static_cast<float>(dy[i]) * (s + v * s * rest * slope));
+    store(dx[i], static_cast<float>(dy[i]) * (s + v * s * rest * slope));
   }
 };
 
@@ -44,7 +45,7 @@ struct SwigluForward {
   T* y;
   SPILLWAY_HD void operator()(std::int64_t i) const {
     float const g = static_cast<float>(gate[i]);
-    y[i] = T(g * logistic(g).value * static_cast<float>(up[i]));
+    store(y[i], g * logistic(g).value * static_cast<float>(up[i]));
   }
 };
 
@@ -60,8 +61,8 @@ struct SwigluBackward {
     float const u = static_cast<float>(up[i]);
     float const d = static_cast<float>(dy[i]);
     auto const [s, rest] = logistic(g);
-    dgate[i] = T(d * u * s * (1.0f + g * rest));
-    dup[i] = T(d * g * s);
+    store(dgate[i], d * u * s * (1.0f + g * rest));
+    store(dup[i], d * g * s);
   }
 };
 
@@ -71,7 +72,7 @@ struct Add {
   T const* b;
   T* y;
   SPILLWAY_HD void operator()(std::int64_t i) const {
-    y[i] = T(static_cast<float>(a[i]) + static_cast<float>(b[i]));
+    store(y[i], static_cast<float>(a[i]) + static_cast<float>(b[i]));
   }
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "lib/core/hd.hpp"
+#include "lib/ops/detail/store.hpp"
 #include "lib/ops/rope.hpp"
 
 namespace spillway::ops::detail {
@@ -27,8 +28,8 @@ struct RopeRow {
         float const a = static_cast<float>(first[i]);
         float const b = static_cast<float>(second[i]);
         float const s = turn * sine[i];
-        first[i] = T(a * cosine[i] - b * s);
-        second[i] = T(b * cosine[i] + a * s);
+        store(first[i], a * cosine[i] - b * s);
+        store(second[i], b * cosine[i] + a * s);
       }
     }
   }
