@@ -9,7 +9,7 @@
 namespace spillway::io {
 
 inline constexpr char const* kSingleFile = "model.safetensors";
-inline constexpr char const* kIndexFile = "model.safetensors.index.json";
+inline constexpr char const* kShardIndexFile = "model.safetensors.index.json";
 
 /// Shard `number` of `count`, counted from 1.
 inline std::string shard_file(std::size_t number, std::size_t count) {

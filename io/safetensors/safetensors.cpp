@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "io/plain_file.hpp"
@@ -27,7 +28,8 @@ std::map<std::string, std::string> read_index(std::filesystem::path const& path)
          fmt::format("{} has {} bytes (no index is that long)", file.path(), file.size()));
   std::string text(file.size(), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
-  nlohmann::json const index = parse_strict_json(text, file.path());
+  require_strict_json(text, file.path());
+  auto const index = nlohmann::json::parse(text);
   auto const found = index.is_object() ? index.find("weight_map") : index.end();
   if (found == index.end() || !found->is_object())
     fail(Fault::bad_input, fmt::format("{} has no object 'weight_map'", file.path()));
@@ -80,17 +82,17 @@ SafetensorsFolder::Impl::Impl(std::filesystem::path const& path) : origin(path.s
     add_file(path);
   } else {
     std::filesystem::path const single = path / kSingleFile;
-    std::filesystem::path const index = path / kIndexFile;
+    std::filesystem::path const index = path / kShardIndexFile;
     bool const has_single = std::filesystem::exists(single, ignored);
     bool const has_index = std::filesystem::exists(index, ignored);
     if (has_single && has_index)
       fail(Fault::bad_input,
            fmt::format("{} holds both {} and {} (two sets of weights). Remove one?", origin,
-                       kSingleFile, kIndexFile));
+                       kSingleFile, kShardIndexFile));
     if (!has_single && !has_index)
       fail(Fault::bad_input,
            fmt::format("{} holds neither {} nor {}. Is it a Hugging Face model folder?", origin,
-                       kSingleFile, kIndexFile));
+                       kSingleFile, kShardIndexFile));
     if (has_single)
       add_file(single);
     else

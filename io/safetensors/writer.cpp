@@ -1,3 +1,4 @@
+// Weights to safetensors: shards in the order given, written aside and named when they are whole.
 #include <fmt/core.h>
 #include <sys/statvfs.h>
 
@@ -85,13 +86,13 @@ void check_room(std::filesystem::path const& folder, std::uint64_t needed) {
 
 /// A folder must never hold weights in both forms: readers would not agree which to take.
 void check_other_form(std::filesystem::path const& folder, bool sharded) {
-  std::filesystem::path const other = folder / (sharded ? kSingleFile : kIndexFile);
+  std::filesystem::path const other = folder / (sharded ? kSingleFile : kShardIndexFile);
   std::error_code ignored;
   if (std::filesystem::exists(other, ignored))
     fail(Fault::bad_input,
          fmt::format("{} exists already ({} would stand beside it, and readers would not "
                      "agree which to take). Remove it or use another folder?",
-                     other.string(), sharded ? kIndexFile : kSingleFile));
+                     other.string(), sharded ? kShardIndexFile : kSingleFile));
 }
 
 void write_tensor(PlainWriter& file, TensorInfo const& tensor, std::int64_t elements,
@@ -153,7 +154,7 @@ PlainWriter write_index(std::filesystem::path const& folder, std::vector<Shard> 
   index["metadata"]["total_size"] = total;
   index["weight_map"] = nlohmann::ordered_json(map);
   std::string const text = index.dump(2) + "\n";
-  PlainWriter file(folder / kIndexFile);
+  PlainWriter file(folder / kShardIndexFile);
   file.append(std::as_bytes(std::span(text)));
   return file;
 }
@@ -184,7 +185,7 @@ void write_safetensors(std::filesystem::path const& folder, std::span<TensorInfo
     files.push_back(write_index(folder, shards));
     // While shards change their names there is no index, so that no reader takes old and new
     // together.
-    std::filesystem::remove(folder / kIndexFile, failed);
+    std::filesystem::remove(folder / kShardIndexFile, failed);
   }
   for (auto& file : files) file.commit();
 }
