@@ -35,6 +35,9 @@ void check_available(Options const& o) {
             fmt::format("optim.state = {} is not available in this version (moments are kept in "
                         "fp32). Leave it at fp32?",
                         o.optim.state == StateForm::bf16 ? "bf16" : "int8"));
+  refuse_if(o.offload.activations == Residence::nvme,
+            "offload.activations = nvme is not available in this version (activations wait in host "
+            "memory; train.recompute=full keeps only the inputs of blocks). Leave it at auto?");
   refuse_if(o.optim.master == Master::none,
             "optim.master = none is not available in this version (without an fp32 master small "
             "updates of bf16 weights are lost). Leave it at fp32?");

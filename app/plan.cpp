@@ -50,9 +50,7 @@ int run_plan(Arguments const& arguments) {
   Planned const planned = prepare_plan(options, read_model(options.model), types, local);
   std::int64_t const micro = micro_batch_size(options, ranks);
   int const micro_batches = narrow<int>(options.train.global_batch / ranks / micro);
-  int const waves = options.train.wave > 0
-                        ? narrow<int>(div_ceil<std::int64_t>(micro_batches, options.train.wave))
-                        : 0;
+  int const waves = options.train.wave > 0 ? waves_of(micro_batches, options.train.wave) : 0;
   auto const request =
       planned.request(options, {.size = ranks, .local_size = local}, kBaseBytes, micro_batches,
                       {.B = micro, .T = options.data.seq_len}, waves);

@@ -32,6 +32,14 @@ offload::RecomputeWant want_of(Recompute recompute) {
   return offload::RecomputeWant::automatic;
 }
 
+// XXH3 passes about 10 GB/s a thread, a disk 1 to 3: below eight threads a rank it would take more
+// than 2 % of the processor.
+bool spill_checksums(OffloadOptions const& options, int threads) {
+  constexpr int kEnoughThreads = 8;
+  if (options.checksums == Toggle::automatic) return threads >= kEnoughThreads;
+  return options.checksums == Toggle::on;
+}
+
 std::vector<std::filesystem::path> paths_of(std::vector<std::string> const& names) {
   return {names.begin(), names.end()};
 }
@@ -62,6 +70,12 @@ std::int64_t micro_batch_size(Options const& options, int ranks) {
   for (std::int64_t size = 1; size <= local; ++size)
     if (local % size == 0 && size * options.data.seq_len <= 4096) best = size;
   return best;
+}
+
+int waves_of(int micro_batches, std::int64_t wave) {
+  for (int waves = 1; waves < micro_batches; ++waves)
+    if (micro_batches % waves == 0 && micro_batches / waves <= wave) return waves;
+  return micro_batches;
 }
 
 Planned prepare_plan(Options const& options, model::ModelSpec spec, optim::StateTypes types,
@@ -133,6 +147,7 @@ Machinery::Machinery(Options const& options, Planned const& planned, offload::Pl
                                   .slots = plan_.slots,
                                   .tile_elements = plan_.tile_elements,
                                   .window_bytes = plan_.store_bytes.window,
+                                  .checksums = spill_checksums(options.offload, planned.threads),
                                   .engine = io_.get(),
                                   .swap = swap_.get(),
                                   .stream = *stream_,

@@ -47,6 +47,9 @@ struct Planned {
 Planned prepare_plan(Options const& options, model::ModelSpec spec, optim::StateTypes types,
                      int local_ranks);
 
+/// Waves of at most `wave` micro-batches that divide a step evenly.
+int waves_of(int micro_batches, std::int64_t wave);
+
 /// Sequences of a micro-batch: train.micro_batch, or the largest divisor of this rank's share whose
 /// tokens stay below 4,096.
 std::int64_t micro_batch_size(Options const& options, int ranks);

@@ -167,10 +167,9 @@ void Training::open_inputs() {
 void Training::plan_memory() {
   // Waves change the order of sums: a resumed run keeps those of its checkpoint, whatever the
   // budget is now.
-  int const wanted =
-      options_.train.wave > 0
-          ? narrow<int>(div_ceil<std::int64_t>(batch_shape_.micro_batches, options_.train.wave))
-          : resume_.waves_for(batch_shape_.micro_batches);
+  int const wanted = options_.train.wave > 0
+                         ? waves_of(batch_shape_.micro_batches, options_.train.wave)
+                         : resume_.waves_for(batch_shape_.micro_batches);
   auto const request = planned_.request(options_, ranks(), resident_bytes() + exchange_bytes(),
                                         batch_shape_.micro_batches, batch_shape_.micro, wanted);
   offload::Plan plan = offload::make_plan(request);
@@ -312,10 +311,15 @@ void Training::begin_save() {
   }
 }
 
+// For the end of a run, which must not leave without what it has reached.
 void Training::save_now() {
   finish_save();
-  last_save_ = std::chrono::steady_clock::now();
-  if (!saver_->begin(training_state())) return;
+  if (!saver_->begin(training_state()))
+    throw CollectiveError(
+        Fault::no_room,
+        "the run ends without its last checkpoint, because there is no room for it "
+        "(see the warning above). Make room and start again: it goes on from the "
+        "checkpoint before?");
   engine_->flush(true);
   finish_save();
 }

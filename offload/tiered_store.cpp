@@ -43,6 +43,12 @@ void copy_parallel(std::byte* to, std::byte const* from, std::size_t bytes,
       stream);
 }
 
+std::size_t tile_count(Geometry const& geometry) {
+  std::size_t count = 0;
+  for (auto const& unit : geometry.units) count += unit.tiles.size();
+  return count;
+}
+
 }  // namespace
 
 std::size_t slot_bytes(std::int64_t tile_elements, optim::StateTypes const& types) {
@@ -64,7 +70,8 @@ TieredStore::TieredStore(Parts parts, std::span<std::byte> memory)
     : parts_(std::move(parts)),
       slots_(memory.first(static_cast<std::size_t>(parts_.slots) *
                           slot_bytes(parts_.tile_elements, parts_.geometry.types)),
-             parts_.slots) {
+             parts_.slots),
+      checksums_(parts_.checksums, tile_count(parts_.geometry)) {
   std::size_t const slots_bytes = static_cast<std::size_t>(parts_.slots) *
                                   slot_bytes(parts_.tile_elements, parts_.geometry.types);
   window_ = memory.subspan(slots_bytes, parts_.window_bytes);
@@ -219,7 +226,22 @@ void TieredStore::complete(WorkItem const& item) {
   Tile const& tile = unit.tiles[item.tile];
   auto& reading = readings_[static_cast<std::size_t>(item.fetch)][item.tile];
   for (auto& ticket : reading.tickets) ticket.wait();
-  if (fetch.use == Use::weights) return;
+  if (fetch.use == Use::weights) {
+    std::size_t const element = types.bytes(StateKind::hi);
+    verify_part(tile, SpillPart::hi,
+                own_window(fetch).subspan(static_cast<std::size_t>(tile.begin) * element,
+                                          static_cast<std::size_t>(tile.elements) * element),
+                0);
+    return;
+  }
+  std::uint64_t const prefix = unit.spilled_prefix(StateKind::grad, tile.elements, types);
+  verify(unit, tile, slots_.bytes(reading.slot).first(prefix));
+  if (fetch.use == Use::update && unit.spills(StateKind::grad, types))
+    verify_part(tile, SpillPart::grad,
+                slots_.bytes(reading.slot)
+                    .subspan(prefix, static_cast<std::size_t>(tile.elements) *
+                                         types.bytes(StateKind::grad)),
+                prefix);
 
   optim::StateView const view = tile_view(at, tile, reading.slot);
   std::vector<io::Ticket> writes;
@@ -230,10 +252,11 @@ void TieredStore::complete(WorkItem const& item) {
       std::memcpy(own.data() + static_cast<std::size_t>(tile.begin) * types.bytes(StateKind::hi),
                   view[StateKind::hi],
                   static_cast<std::size_t>(tile.elements) * types.bytes(StateKind::hi));
-    std::uint64_t const bytes = unit.spilled_prefix(StateKind::grad, tile.elements, types);
-    if (bytes > 0)
-      writes.push_back(parts_.engine->write(parts_.swap->file(tile.file), FileOffset{tile.offset},
-                                            slots_.bytes(reading.slot).first(bytes)));
+    auto const state = slots_.bytes(reading.slot).first(prefix);
+    seal(unit, tile, state);
+    if (prefix > 0)
+      writes.push_back(
+          parts_.engine->write(parts_.swap->file(tile.file), FileOffset{tile.offset}, state));
   }
   if (writer_) {
     auto const room = slots_.bytes(reading.slot)
@@ -242,6 +265,26 @@ void TieredStore::complete(WorkItem const& item) {
     save_tile(at, tile, view, room, writes);
   }
   slots_.drain(reading.slot, tile.id, std::move(writes));
+}
+
+void TieredStore::seal(UnitGeometry const& unit, Tile const& tile,
+                       std::span<std::byte const> state) {
+  auto const hi = unit.spilled_prefix(StateKind::lo, tile.elements, parts_.geometry.types);
+  checksums_.set(tile.id, SpillPart::hi, state.first(hi));
+  checksums_.set(tile.id, SpillPart::rest, state.subspan(hi));
+}
+
+void TieredStore::verify(UnitGeometry const& unit, Tile const& tile,
+                         std::span<std::byte const> state) const {
+  auto const hi = unit.spilled_prefix(StateKind::lo, tile.elements, parts_.geometry.types);
+  verify_part(tile, SpillPart::hi, state.first(hi), 0);
+  verify_part(tile, SpillPart::rest, state.subspan(hi), hi);
+}
+
+void TieredStore::verify_part(Tile const& tile, SpillPart part, std::span<std::byte const> bytes,
+                              std::uint64_t offset) const {
+  if (!parts_.checksums || bytes.empty()) return;
+  checksums_.check(tile.id, part, bytes, parts_.swap->file(tile.file).path(), tile.offset + offset);
 }
 
 void TieredStore::update_elements(UnitGeometry const& unit, optim::StateView const& view,
@@ -398,9 +441,14 @@ void TieredStore::spill_gradient(UnitGeometry const& unit, std::span<float> shar
     auto const start = std::chrono::steady_clock::now();
     for (auto& ticket : current.tickets) ticket.wait();
     stall_s_ += seconds_since(start);
+    auto const stored = room(tile, current.slot);
+    if (!part.first)
+      verify_part(tile, SpillPart::grad, stored,
+                  unit.spilled_offset(StateKind::grad, tile.elements, types));
     put_tile(shard.subspan(static_cast<std::size_t>(tile.begin),
                            static_cast<std::size_t>(tile.elements)),
-             room(tile, current.slot).data(), part, squares);
+             stored.data(), part, squares);
+    checksums_.set(tile.id, SpillPart::grad, stored);
     std::vector<io::Ticket> writes;
     writes.push_back(
         parts_.engine->write(parts_.swap->file(tile.file), place(tile), room(tile, current.slot)));
@@ -425,6 +473,7 @@ void TieredStore::fill(Fill const& fill) {
       if (!spills) continue;
       std::vector<io::Ticket> writes;
       std::uint64_t const bytes = unit.spilled_prefix(StateKind::grad, tile.elements, types);
+      seal(unit, tile, slots_.bytes(slot).first(bytes));
       if (bytes > 0)
         writes.push_back(parts_.engine->write(parts_.swap->file(tile.file), FileOffset{tile.offset},
                                               slots_.bytes(slot).first(bytes)));

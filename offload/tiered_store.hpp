@@ -15,6 +15,7 @@
 #include "offload/fetcher.hpp"
 #include "offload/geometry.hpp"
 #include "offload/slot_pool.hpp"
+#include "offload/spill_checksums.hpp"
 #include "offload/swap_space.hpp"
 
 namespace spillway::offload {
@@ -40,6 +41,7 @@ class TieredStore : public train::StateStore, private TileWork {
     int slots = 2;
     std::int64_t tile_elements = 0;
     std::size_t window_bytes = 0;
+    bool checksums = false;        // of everything spilled, verified when read
     io::Engine* engine = nullptr;  // null where nothing is spilled and nothing is saved
     SwapSpace* swap = nullptr;
     device::Stream& stream;      // of the engine's thread
@@ -86,6 +88,11 @@ class TieredStore : public train::StateStore, private TileWork {
   std::byte* host_kind(std::size_t unit, optim::StateKind kind) const;
   std::span<std::byte> own_window(train::Fetch const& fetch) const;
   bool through_fetcher(train::Fetch const& fetch) const;
+  /// Sets or verifies the checksums of spilled state that lies in a slot as it does on disk.
+  void seal(UnitGeometry const& unit, Tile const& tile, std::span<std::byte const> state);
+  void verify(UnitGeometry const& unit, Tile const& tile, std::span<std::byte const> state) const;
+  void verify_part(Tile const& tile, SpillPart part, std::span<std::byte const> bytes,
+                   std::uint64_t offset) const;
   void run_inline(train::Fetch const& fetch);
   void update_elements(UnitGeometry const& unit, optim::StateView const& view, std::int64_t begin,
                        device::Stream& stream);
@@ -102,6 +109,7 @@ class TieredStore : public train::StateStore, private TileWork {
   std::span<std::byte> states_, window_;
   std::vector<std::array<std::size_t, optim::kKinds>> host_offset_;
   SlotPool slots_;
+  SpillChecksums checksums_;
   std::vector<train::Fetch> pass_;
   ops::AdamwStep step_;
   std::vector<std::vector<Reading>> readings_;  // of the pass: [fetch][tile]

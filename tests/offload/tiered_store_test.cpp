@@ -98,6 +98,7 @@ struct Rig {
                                                              .slots = slots,
                                                              .tile_elements = 65536,
                                                              .window_bytes = window,
+                                                             .checksums = true,
                                                              .engine = engine.get(),
                                                              .swap = swap.get(),
                                                              .stream = *stream,
