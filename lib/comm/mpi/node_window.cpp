@@ -16,12 +16,12 @@
 namespace spillway::comm::detail {
 namespace {
 
-constexpr std::size_t slots = 4;
+constexpr std::size_t slots = 4;  // see NodeWindow: fewer would be overwritten while they are read
 constexpr std::size_t line_bytes = 64;
 constexpr std::size_t segment_bytes_min =
     1024;  // of one contribution: below, waiting outweighs copying
 
-std::size_t counters_bytes(int ranks) { return static_cast<std::size_t>(ranks) * 2 * line_bytes; }
+std::size_t counters_bytes(int ranks) { return static_cast<std::size_t>(ranks) * line_bytes; }
 
 std::size_t slot_bytes_for(int ranks, std::size_t bytes) {
   if (bytes <= counters_bytes(ranks)) return 0;
@@ -77,10 +77,10 @@ NodeWindow::NodeWindow(std::unique_ptr<SharedSegment> segment, std::size_t bytes
       rank_(rank),
       slot_bytes_(slot_bytes_for(ranks, bytes)),
       // All bytes zero is the start of every counter, so that the first use needs no agreement.
-      counters_(reinterpret_cast<Counters*>(segment_->data())),
+      counters_(reinterpret_cast<Counter*>(segment_->data())),
       outboxes_(segment_->data() + counters_bytes(ranks)),
       terms_(static_cast<std::size_t>(ranks)) {
-  static_assert(sizeof(Counters) == 2 * line_bytes);
+  static_assert(sizeof(Counter) == line_bytes);
 }
 
 std::byte* NodeWindow::slot(int rank, std::uint64_t sequence) const {
@@ -88,34 +88,21 @@ std::byte* NodeWindow::slot(int rank, std::uint64_t sequence) const {
   return outboxes_ + index * slot_bytes_;
 }
 
-void NodeWindow::wait_until_free(std::uint64_t sequence) {
-  if (sequence < slots) return;
-  Backoff backoff;
-  for (int peer = 0; peer < ranks_; ++peer) {
-    if (peer == rank_) continue;
-    while (counters(peer).consumed.load(std::memory_order_acquire) < sequence - slots + 1) {
-      backoff.pause();
-    }
-  }
-}
-
 void NodeWindow::wait_until_published(int peer, std::uint64_t sequence) {
   Backoff backoff;
-  while (counters(peer).published.load(std::memory_order_acquire) <= sequence) backoff.pause();
+  while (counters_[peer].published.load(std::memory_order_acquire) <= sequence) backoff.pause();
 }
 
 template <class Publish, class Consume>
 void NodeWindow::pipeline(std::uint64_t blocks, Publish const& publish, Consume const& consume) {
   auto const put = [&](std::uint64_t block) {
-    wait_until_free(sequence_ + block);
     publish(block, slot(rank_, sequence_ + block));
-    counters(rank_).published.store(sequence_ + block + 1, std::memory_order_release);
+    counters_[rank_].published.store(sequence_ + block + 1, std::memory_order_release);
   };
   for (std::uint64_t block = 0; block < blocks; ++block) {
     if (block == 0) put(0);
     if (block + 1 < blocks) put(block + 1);
     consume(block, sequence_ + block);
-    counters(rank_).consumed.store(sequence_ + block + 1, std::memory_order_release);
   }
   sequence_ += blocks;
 }

@@ -31,8 +31,10 @@ class SharedSegment {
   std::size_t bytes_;
 };
 
-/// Every rank owns an outbox of a few slots. It publishes a slot when its contents are complete and
-/// reuses it when all others have consumed it; both are counted over the life of the window.
+/// Every rank owns an outbox of four slots and counts the blocks that it has published in them over
+/// the life of the window. Nobody needs to say that a slot is free: a rank publishes block n only
+/// after it has read everybody's block n-2, which everybody published only after reading all blocks
+/// n-4.
 class NodeWindow {
  public:
   /// Whether so many bytes are enough for so many ranks.
@@ -45,15 +47,12 @@ class NodeWindow {
   void reduce_scatter(std::span<float> whole, std::span<float> own);
 
  private:
-  struct alignas(64) Counters {
+  struct alignas(64) Counter {
     std::atomic<std::uint64_t> published;
-    alignas(64) std::atomic<std::uint64_t> consumed;
   };
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "shared between processes");
 
   std::byte* slot(int rank, std::uint64_t sequence) const;
-  Counters& counters(int rank) const { return counters_[rank]; }
-  void wait_until_free(std::uint64_t sequence);
   void wait_until_published(int peer, std::uint64_t sequence);
   /// Runs publish(block, slot) one block ahead of consume(block, sequence).
   template <class Publish, class Consume>
@@ -63,7 +62,7 @@ class NodeWindow {
   int ranks_;
   int rank_;
   std::size_t slot_bytes_;
-  Counters* counters_;
+  Counter* counters_;
   std::byte* outboxes_;
   std::uint64_t sequence_ = 0;  // blocks that have passed so far, the same on all ranks
   std::vector<float const*> terms_;

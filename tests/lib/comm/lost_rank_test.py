@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -20,9 +21,13 @@ class Job:
     """One mpirun; knows the process ids of its ranks as soon as all have printed theirs."""
 
     def __init__(self, *orders):
+        # What Open MPI itself leaves behind when it is killed goes away with this directory.
+        self.scratch = tempfile.TemporaryDirectory(prefix="spl", ignore_cleanup_errors=True)
+        environment = dict(os.environ, TMPDIR=self.scratch.name,
+                           OMPI_MCA_btl_vader_backing_directory=self.scratch.name)
         self.process = subprocess.Popen(
-            [MPIRUN, "--oversubscribe", "-np", str(RANKS), PROGRAM, *map(str, orders)],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, stdin=subprocess.DEVNULL)
+            [MPIRUN, "--oversubscribe", "-np", str(RANKS), PROGRAM, *map(str, orders)], text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment)
         self.pids = {}
         self.errors = []
         self.reader = threading.Thread(target=lambda: self.errors.extend(self.process.stderr))
@@ -50,26 +55,30 @@ class Job:
             self.reader.join()
             self.process.stdout.close()
             self.process.stderr.close()
+            self.scratch.cleanup()
         return code
 
     def text(self):
         return "".join(self.errors)
 
+    def running(self):
+        """Ranks whose process exists, be it stopped; zombies are dead."""
+        alive = []
+        for rank, pid in self.pids.items():
+            try:
+                with open(f"/proc/{pid}/stat") as stat:
+                    if stat.read().rsplit(")", 1)[1].split()[0] not in "ZX":
+                        alive.append(rank)
+            except FileNotFoundError:
+                pass
+        return alive
+
     def left(self):
-        """Ranks that still run a few seconds after mpirun's end; zombies are dead."""
+        """Ranks that still run some seconds after mpirun's end."""
         end = time.monotonic() + 10
-        while True:
-            alive = []
-            for rank, pid in self.pids.items():
-                try:
-                    with open(f"/proc/{pid}/stat") as stat:
-                        if stat.read().rsplit(")", 1)[1].split()[0] not in "ZX":
-                            alive.append(rank)
-                except FileNotFoundError:
-                    pass
-            if not alive or time.monotonic() > end:
-                return alive
+        while self.running() and time.monotonic() < end:
             time.sleep(0.05)
+        return self.running()
 
 
 class LostRank(unittest.TestCase):
@@ -101,6 +110,24 @@ class LostRank(unittest.TestCase):
                 if moment > 0.2:
                     self.assertRegex(text, 'in "step [0-9]+, (reduce-scatter|all-gather|barrier)"')
                 self.assertEqual(text.count("ALARM"), 1, text)
+
+    def test_ranks_end_themselves_when_mpirun_does_not_answer_to_an_abort(self):
+        job = Job()
+        os.kill(job.process.pid, signal.SIGSTOP)
+        job.send(1, signal.SIGSTOP)
+        start = time.monotonic()
+        while job.running() != [1] and time.monotonic() - start < LIMIT_S:
+            time.sleep(0.05)
+        self.assertEqual(job.running(), [1])
+        os.kill(job.process.pid, signal.SIGCONT)
+        self.assertNotEqual(job.end(), 0, job.text())
+        self.assertEqual(job.left(), [])
+
+    def test_ranks_end_when_mpirun_is_killed(self):
+        job = Job()
+        job.process.kill()
+        job.end()
+        self.assertEqual(job.left(), [])
 
     def test_a_rank_that_is_slow_for_twice_the_timeout_is_no_alarm(self):
         job = Job("steps", 5, "delayed_rank", 1, "delay_ms", int(2000 * TIMEOUT_S))
