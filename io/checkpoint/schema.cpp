@@ -42,7 +42,7 @@ std::string extent_name(CheckpointSchema const& schema, UnitId unit, SavedKind k
 std::int64_t blocks_of(std::int64_t elements) { return div_ceil(elements, kChecksumElements); }
 
 // Measured with HDF5 1.10: a group and its links take under 2 KiB, a dataset under 1 KiB, both plus
-// alignment; a virtual dataset in the index takes under 4 KiB, a box of it under 200 bytes, and a
+// alignment; a virtual dataset in the index takes under 1 KiB, a box of it under 200 bytes, and a
 // shard adds at most one tensor border, of up to 5 boxes, to each unit and kind.
 std::uint64_t shard_bytes_max(CheckpointSchema const& schema, int ranks) {
   std::uint64_t bytes = 64 << 10;
@@ -63,7 +63,7 @@ std::uint64_t index_bytes_max(CheckpointSchema const& schema, int ranks) {
   for (auto const& unit : schema.units) {
     auto const blocks = static_cast<std::uint64_t>(blocks_of(unit.layout.shard_elements(ranks)));
     bytes += shards * (kinds * (blocks * sizeof(std::uint64_t) + 32) + 4 * 5 * 200);
-    for (auto const& tensor : unit.layout.tensors()) bytes += 4 * (8192 + 4 * tensor.name.size());
+    for (auto const& tensor : unit.layout.tensors()) bytes += 4 * (2048 + 4 * tensor.name.size());
   }
   return bytes;
 }

@@ -22,7 +22,8 @@ namespace spillway::io {
 
 namespace {
 
-constexpr std::uint32_t kAlignment = 4096;  // of datasets (Hdf5File::create) and of callers' memory
+constexpr std::uint32_t kAlignment =
+    4096;  // of datasets (Hdf5File::create_in) and of callers' memory
 
 /// A file in memory; of the shard that HDF5 lays out there only its own structures take space, the
 /// rest is a hole.
@@ -50,7 +51,7 @@ Layout lay_out(std::filesystem::path const& path, CheckpointSchema const& schema
   std::int64_t checksums = 0;
   {
     Hdf5Session const session;
-    auto file = Hdf5File::create_in_memory_file(memory.get());
+    auto file = Hdf5File::create_in(memory.get());
     for (std::size_t i = 0; i < schema.units.size(); ++i) {
       UnitId const unit{narrow<int>(i)};
       std::int64_t const elements = schema.units[i].layout.shard_elements(ranks);

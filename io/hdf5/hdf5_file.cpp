@@ -100,28 +100,16 @@ Hdf5FileId create_root(std::string const& name, Hdf5Properties const& access) {
 
 }  // namespace
 
-Hdf5File Hdf5File::create(std::filesystem::path const& path) {
+Hdf5File Hdf5File::create_in(int fd) {
   auto access = access_properties();
   check_hdf5(H5Pset_alignment(access.get(), 4096, 4096), "H5Pset_alignment");
-  return Hdf5File(create_root(path.string(), access));
-}
-
-Hdf5File Hdf5File::create_in_memory_file(int fd) {
-  auto access = access_properties();
-  check_hdf5(H5Pset_alignment(access.get(), 4096, 4096), "H5Pset_alignment");
-  // The default driver asks for the real path of a link, and this one has none.
+  // The default driver asks for the real path of a link, and a memory file has none.
   check_hdf5(H5Pset_fapl_stdio(access.get()), "H5Pset_fapl_stdio");
   return Hdf5File(create_root(fmt::format("/proc/self/fd/{}", fd), access));
 }
 
 Hdf5File Hdf5File::create_in_memory() {
   return Hdf5File(create_root("in memory", memory_properties()));
-}
-
-Hdf5File Hdf5File::open(std::filesystem::path const& path) {
-  return Hdf5File(
-      Hdf5FileId{check_hdf5(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access_properties().get()),
-                            fmt::format("opening '{}'", path.string()))});
 }
 
 Hdf5File Hdf5File::open_image(std::span<std::byte const> image) {
@@ -244,14 +232,6 @@ std::vector<std::uint64_t> Hdf5File::read_u64(std::string const& name) const {
   check_hdf5(
       H5Dread(dataset.get(), H5T_NATIVE_UINT64, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()),
       fmt::format("reading dataset '{}'", name));
-  return values;
-}
-
-std::vector<float> Hdf5File::read_floats(std::string const& name) const {
-  auto const dataset = open_dataset(name);
-  std::vector<float> values(elements_of(dataset, name));
-  check_hdf5(H5Dread(dataset.get(), H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()),
-             fmt::format("reading dataset '{}'", name));
   return values;
 }
 

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -31,14 +30,12 @@ struct VirtualBox {
 /// an Hdf5Session.
 class Hdf5File {
  public:
-  /// Replaces what is there. Datasets of 4 KiB and more start at multiples of 4 KiB.
-  static Hdf5File create(std::filesystem::path const& path);
-  /// The same into an open memory file (memfd_create), where space that is allocated and not
-  /// written is a hole.
-  static Hdf5File create_in_memory_file(int fd);
+  /// Replaces what is in an open file, which may be a memory file (memfd_create): there, space that
+  /// is allocated and not written is a hole. Datasets of 4 KiB and more start at multiples of 4
+  /// KiB.
+  static Hdf5File create_in(int fd);
   /// Lives in memory only; take its bytes with image().
   static Hdf5File create_in_memory();
-  static Hdf5File open(std::filesystem::path const& path);
   /// Reads a file that is already in memory; the bytes are copied.
   static Hdf5File open_image(std::span<std::byte const> image);
 
@@ -57,8 +54,6 @@ class Hdf5File {
 
   std::vector<std::byte> read_bytes(std::string const& name) const;
   std::vector<std::uint64_t> read_u64(std::string const& name) const;
-  /// Elements of a 1-D or n-D float dataset widened to fp32.
-  std::vector<float> read_floats(std::string const& name) const;
   std::string read_text(std::string const& name) const;
   std::int64_t integer_attribute(std::string const& name) const;
   std::string text_attribute(std::string const& name) const;
