@@ -143,13 +143,33 @@ std::string config_file_text(std::string const& path) {
   }
 }
 
+/// Boost refuses "--key=", the way to empty a key that a file sets; it takes "--key" with an empty
+/// word after it.
+std::vector<std::string> split_empty_values(po::options_description const& known,
+                                            std::vector<std::string> const& words) {
+  std::vector<std::string> split;
+  for (auto const& word : words) {
+    bool const empty_value =
+        word.size() > 3 && word.rfind("--", 0) == 0 && word.find('=') == word.size() - 1;
+    std::string const name = empty_value ? word.substr(2, word.size() - 3) : "";
+    auto const* option = empty_value ? known.find_nothrow(name, false) : nullptr;
+    if (option != nullptr && option->semantic()->min_tokens() > 0) {
+      split.push_back("--" + name);
+      split.emplace_back();
+    } else {
+      split.push_back(word);
+    }
+  }
+  return split;
+}
+
 /// What Boost made of the words, before any of it is applied.
 std::vector<po::option> parse_words(po::options_description const& known,
                                     std::vector<std::string> const& words) {
   using Style = po::command_line_style::style_t;
   int const style = Style::allow_long | Style::long_allow_adjacent | Style::long_allow_next;
   try {
-    return po::command_line_parser(words)
+    return po::command_line_parser(split_empty_values(known, words))
         .options(known)
         .style(style)
         .allow_unregistered()
@@ -164,7 +184,8 @@ void apply_words(Syntax const& syntax, std::vector<Key> const& keys,
                  std::vector<po::option> const& options, CommandLine& into) {
   std::map<std::string, std::string> lists;  // so far, of keys that add up
   for (auto const& option : options) {
-    std::string const value = option.value.empty() ? "" : option.value.front();
+    // Only those that need no value can lack it.
+    std::string const value = option.value.empty() ? "true" : option.value.front();
     for (auto const& key : keys) {
       if (key.name != option.string_key) continue;
       std::string& list = lists[key.name];

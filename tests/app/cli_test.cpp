@@ -1,0 +1,161 @@
+// The program itself: exit codes, messages and outputs of the commands that need no MPI.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/app/process.hpp"
+
+namespace spillway::app {
+namespace {
+
+using test::Finished;
+
+Finished spillway(std::string const& words) {
+  return test::run_shell(std::string("'" SPILLWAY_PROGRAM "' ") + words);
+}
+
+bool contains(std::string const& text, std::string const& part) {
+  return text.find(part) != std::string::npos;
+}
+
+TEST(cli, version_names_the_libraries) {
+  Finished const finished = spillway("--version");
+  EXPECT_EQ(finished.code, 0);
+  EXPECT_EQ(finished.out.find("spillway "), 0u);
+  for (char const* name : {"compiler", "MPI", "HDF5", "liburing", "oneDNN", "Boost", "fmt", "CUDA"})
+    EXPECT_TRUE(contains(finished.out, name)) << name;
+}
+
+TEST(cli, versions_are_those_of_the_installed_packages) {
+  Finished const finished = spillway("--version");
+  auto const hdf5 =
+      test::run_shell("/usr/bin/python3 -c 'import h5py; print(h5py.version.hdf5_version)'");
+  ASSERT_EQ(hdf5.code, 0) << hdf5.err;
+  EXPECT_TRUE(contains(finished.out, hdf5.out.substr(0, hdf5.out.size() - 1))) << finished.out;
+  auto const mpi = test::run_shell("ompi_info --version | head -1");
+  ASSERT_TRUE(contains(mpi.out, "Open MPI v"));
+  EXPECT_TRUE(contains(finished.out, mpi.out.substr(0, mpi.out.size() - 1))) << finished.out;
+}
+
+TEST(cli, help_lists_the_commands_and_no_command_is_a_usage_error) {
+  Finished const help = spillway("--help");
+  EXPECT_EQ(help.code, 0);
+  for (char const* name : {"train", "plan", "tokenize", "generate", "ckpt", "bench", "doctor"})
+    EXPECT_TRUE(contains(help.out, name)) << name;
+  EXPECT_EQ(spillway("").code, 2);
+}
+
+TEST(cli, an_unknown_command_names_the_closest) {
+  Finished const finished = spillway("dokter");
+  EXPECT_EQ(finished.code, 2);
+  EXPECT_TRUE(contains(finished.err, "error: unknown command 'dokter'")) << finished.err;
+  EXPECT_TRUE(contains(finished.err, "'doctor'")) << finished.err;
+  EXPECT_TRUE(contains(spillway("ckpt verfy x").err, "'ckpt verify'"));
+}
+
+TEST(cli, errors_name_the_rank_under_a_launcher) {
+  Finished const finished = test::run_shell("OMPI_COMM_WORLD_RANK=3 '" SPILLWAY_PROGRAM "' dokter");
+  EXPECT_TRUE(contains(finished.err, "[r3] error:")) << finished.err;
+}
+
+TEST(cli, output_that_cannot_be_written_is_an_error_but_a_closed_pipe_is_not) {
+  EXPECT_EQ(spillway("--version >/dev/full").code, 5);
+  Finished const piped = test::run_shell(
+      "/usr/bin/python3 -c \"import os, subprocess; r, w = os.pipe(); os.close(r); "
+      "print(subprocess.run(['" SPILLWAY_PROGRAM "', '--help'], stdout=w).returncode)\"");
+  EXPECT_EQ(piped.out, "0\n") << piped.err;
+  EXPECT_EQ(piped.err, "");
+}
+
+TEST(cli, doctor_says_what_is_there_as_text_and_as_json) {
+  test::TempDir const temp;
+  Finished const text = spillway("doctor '" + temp.path().string() + "' --bytes=4MiB");
+  EXPECT_EQ(text.code, 0) << text.err;
+  for (char const* name : {"[cpu]", "AMX BF16", "affinity", "cgroup limit", "locked memory",
+                           "engine", "MPI", "GPUs", "huge pages", "direct I/O", "read", "write"})
+    EXPECT_TRUE(contains(text.out, name)) << name;
+  EXPECT_TRUE(std::filesystem::is_empty(temp.path()));
+
+  Finished const json =
+      spillway("doctor --json --bytes=0 --offload.nvme='" + temp.path().string() + "'");
+  EXPECT_EQ(json.code, 0) << json.err;
+  auto const all = nlohmann::json::parse(json.out);
+  EXPECT_EQ(all["disk " + temp.path().string()]["usable"]["value"], "yes");
+  auto const kernel = test::run_shell("uname -sr");
+  EXPECT_EQ(all["system"]["kernel"]["value"].get<std::string>() + "\n", kernel.out);
+  auto const processors = test::run_shell("getconf _NPROCESSORS_ONLN");
+  EXPECT_EQ(std::atoi(all["cpu"]["processors"]["value"].get<std::string>().c_str()),
+            std::atoi(processors.out.c_str()));
+}
+
+TEST(cli, doctor_sees_the_affinity_mask) {
+  auto const cpu = test::run_shell(
+      "/usr/bin/python3 -c 'import os; print(min(os.sched_getaffinity(0)), end=\"\")'");
+  Finished const bound =
+      test::run_shell("taskset -c " + cpu.out + " '" SPILLWAY_PROGRAM "' doctor --json");
+  auto const all = nlohmann::json::parse(bound.out);
+  EXPECT_EQ(all["cpu"]["affinity"]["value"], "1 (" + cpu.out + ")");
+}
+
+TEST(cli, doctor_refuses_a_directory_that_cannot_be_used) {
+  Finished const finished = spillway("doctor /no/such/place");
+  EXPECT_EQ(finished.code, 3);
+  EXPECT_TRUE(contains(finished.out, "disk /no/such/place"));
+  EXPECT_TRUE(contains(finished.out, "usable")) << finished.out;
+}
+
+TEST(cli, bench_io_measures_and_verifies) {
+  test::TempDir const temp;
+  Finished const finished =
+      spillway("bench io '" + temp.path().string() + "' --bytes=8MiB --depth=4 --verify --json");
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  auto const all = nlohmann::json::parse(finished.out);
+  EXPECT_EQ(all["bytes"], 8 << 20);
+  EXPECT_GT(all["read_gb_per_s"].get<double>(), 0);
+  EXPECT_GT(all["write_gb_per_s"].get<double>(), 0);
+  EXPECT_GE(all["verified_bytes"].get<std::int64_t>(), 8 << 20);
+  EXPECT_TRUE(std::filesystem::is_empty(temp.path()));
+  EXPECT_EQ(spillway("bench gemm").code, 2);
+  EXPECT_EQ(spillway("bench io --depth=0").code, 2);
+  EXPECT_EQ(spillway("bench io --block=5000").code, 2);
+  EXPECT_EQ(spillway("bench io --bytes=many").code, 2);
+}
+
+TEST(cli, tokenize_writes_bytes_as_tokens) {
+  test::TempDir const temp;
+  test::write_file(temp.path() / "a.txt", "Hi\n\xff");
+  test::write_file(temp.path() / "b.jsonl", "{\"text\": \"x\\u00e4\"}\n{\"text\": \"\"}\n");
+  Finished const finished = spillway("tokenize --out='" + temp.file("t.bin") + "' '" +
+                                     temp.file("a.txt") + "' '" + temp.file("b.jsonl") + "'");
+  EXPECT_EQ(finished.code, 0) << finished.err;
+  EXPECT_TRUE(contains(finished.out, "1 empty documents were skipped")) << finished.out;
+  auto const tokens = test::run_shell(
+      "/usr/bin/python3 -c \"import numpy, sys; print(numpy.fromfile(sys.argv[1], '<u2', "
+      "offset=256).tolist())\" '" +
+      temp.file("t.bin") + "'");
+  EXPECT_EQ(tokens.out, "[72, 105, 10, 255, 256, 120, 195, 164, 256]\n") << tokens.err;
+}
+
+TEST(cli, tokenize_refuses_what_it_does_not_have) {
+  test::TempDir const temp;
+  test::write_file(temp.path() / "a.txt", "Hi");
+  std::string const in = " '" + temp.file("a.txt") + "'";
+  EXPECT_EQ(spillway("tokenize" + in).code, 2);
+  EXPECT_EQ(spillway("tokenize --out=x").code, 2);
+  EXPECT_EQ(spillway("tokenize --out=x --tokenizer=gpt2" + in).code, 2);
+  EXPECT_EQ(spillway("tokenize --out=x --format=csv" + in).code, 2);
+  EXPECT_EQ(spillway("tokenize --out='" + temp.file("t.bin") + "' /no/such/file").code, 3);
+  EXPECT_FALSE(std::filesystem::exists(temp.path() / "t.bin"));
+}
+
+TEST(cli, train_refuses_bad_options_with_exit_code_2) {
+  EXPECT_EQ(spillway("train --optim.lr=fast").code, 2);
+  EXPECT_EQ(spillway("train --optim.lrr=1").code, 2);
+  Finished const dump = spillway("train --train.steps=7 --dump-options");
+  EXPECT_EQ(dump.code, 0) << dump.err;
+  EXPECT_TRUE(contains(dump.out, "[train]\nsteps = 7\n")) << dump.out;
+  EXPECT_TRUE(contains(spillway("train --help").out, "--optim.beta2"));
+}
+
+}  // namespace
+}  // namespace spillway::app
