@@ -1,5 +1,5 @@
-// Counter-based random numbers: Philox4x32-10 (Salmon et al., SC 2011). No state, so a value depends
-// on its key and counter only, never on who draws it or when.
+// Counter-based random numbers: Philox4x32-10 (Salmon et al., SC 2011). No state, so a value
+// depends on its key and counter only, never on who draws it or when.
 #pragma once
 
 #include <array>
@@ -42,11 +42,24 @@ SPILLWAY_HD inline double uniform_open(std::uint32_t word) {
   return (static_cast<double>(word) + 0.5) * 0x1p-32;
 }
 
-/// Standard normal number of `element` in the stream (key, stream), by Box-Muller.
-inline float normal(std::uint64_t key, std::uint64_t stream, std::uint64_t element) {
-  PhiloxBlock const r = philox(key, element, stream);
-  double const radius = std::sqrt(-2.0 * std::log(uniform_open(r[0])));
-  return static_cast<float>(radius * std::cos(6.283185307179586 * uniform_open(r[1])));
+/// Standard normal numbers of elements 4 * block ... 4 * block + 3 in the stream (key, stream), by
+/// Box-Muller.
+SPILLWAY_HD inline std::array<float, 4> normals(std::uint64_t key, std::uint64_t stream,
+                                                std::uint64_t block) {
+  PhiloxBlock const r = philox(key, block, stream);
+  std::array<float, 4> result;
+  for (std::size_t pair = 0; pair < 4; pair += 2) {
+    float const radius = std::sqrt(-2.0f * std::log(static_cast<float>(uniform_open(r[pair]))));
+    float const angle = static_cast<float>(6.283185307179586 * uniform_open(r[pair + 1]));
+    result[pair] = radius * std::cos(angle);
+    result[pair + 1] = radius * std::sin(angle);
+  }
+  return result;
+}
+
+/// One of them. Whoever needs many takes whole blocks.
+SPILLWAY_HD inline float normal(std::uint64_t key, std::uint64_t stream, std::uint64_t element) {
+  return normals(key, stream, element / 4)[element % 4];
 }
 
 /// FNV-1a of a name: the stream of a tensor.

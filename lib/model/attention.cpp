@@ -169,8 +169,9 @@ void AttentionLayer<T>::backward(UnitView unit, Shape shape, T const* normed,
 template <class T>
 std::size_t AttentionLayer<T>::scratch_bytes(Shape shape, int threads) const {
   std::size_t bytes = ops::attention_scratch_bytes(shape.B, shape.T, heads_, head_dim_, threads);
-  for (auto const& input : inputs_) bytes = std::max(bytes, input.scratch_bytes(shape.rows()));
-  return std::max(bytes, output_.scratch_bytes(shape.rows()));
+  for (auto const& input : inputs_)
+    bytes = std::max(bytes, input.scratch_bytes(shape.rows(), threads));
+  return std::max(bytes, output_.scratch_bytes(shape.rows(), threads));
 }
 
 template class AttentionLayer<float>;

@@ -85,7 +85,8 @@ void Block<T>::count_backward(Shape shape, Carver& carver) const {
 
 template <class T>
 std::size_t Block<T>::scratch_bytes(Shape shape, int threads) const {
-  return std::max(attention_.scratch_bytes(shape, threads), mlp_.scratch_bytes(shape.rows()));
+  return std::max(attention_.scratch_bytes(shape, threads),
+                  mlp_.scratch_bytes(shape.rows(), threads));
 }
 
 template class Block<float>;

@@ -73,7 +73,7 @@ class TypedDecoder : public Decoder {
 
   std::size_t scratch_bytes(Shape shape, int threads) const override {
     return std::max(blocks_.front().scratch_bytes(shape, threads),
-                    head_.scratch_bytes(shape.rows()));
+                    head_.scratch_bytes(shape.rows(), threads));
   }
 
   void embed_forward(UnitView embedding, Tokens tokens, Shape shape, std::span<std::byte> x_out,

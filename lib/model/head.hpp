@@ -31,7 +31,7 @@ class Head {
               device::Stream& stream) const;
   /// Carves the temporaries of `run` and `logits`, to count them.
   void count(std::int64_t rows, Carver& carver) const { carve(chunk_rows(rows), carver); }
-  std::size_t scratch_bytes(std::int64_t rows) const;
+  std::size_t scratch_bytes(std::int64_t rows, int threads) const;
 
  private:
   struct Temporaries {

@@ -88,7 +88,7 @@ void Linear<T>::backward_input(UnitView unit, std::int64_t rows, T const* dy, Ou
 }
 
 template <class T>
-std::size_t Linear<T>::scratch_bytes(std::int64_t rows) const {
+std::size_t Linear<T>::scratch_bytes(std::int64_t rows, int threads) const {
   ops::Matrix plain{nullptr, dtype_of<T>, false, 0};
   ops::Matrix turned{nullptr, dtype_of<T>, true, 0};
   bool const in_out = place_.order == WeightOrder::in_out;
@@ -103,13 +103,13 @@ std::size_t Linear<T>::scratch_bytes(std::int64_t rows) const {
   ops::MatmulArgs input = product(rows, place_.in, place_.out);
   input.a = plain;
   input.b = in_out ? turned : plain;
-  std::size_t bytes = ops::matmul_scratch_bytes(weights);
+  std::size_t bytes = ops::matmul_scratch_bytes(weights, threads);
   for (DType const type : {DType::f32, dtype_of<T>}) {
     for (auto args : {forward, input}) {
       args.c_type = type;
-      bytes = std::max(bytes, ops::matmul_scratch_bytes(args));
+      bytes = std::max(bytes, ops::matmul_scratch_bytes(args, threads));
       args.accumulate = type == DType::f32;
-      bytes = std::max(bytes, ops::matmul_scratch_bytes(args));
+      bytes = std::max(bytes, ops::matmul_scratch_bytes(args, threads));
     }
   }
   return bytes;

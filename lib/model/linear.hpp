@@ -45,7 +45,7 @@ class Linear {
   template <class Out>
   void backward_input(UnitView unit, std::int64_t rows, T const* dy, Out* dx, bool accumulate,
                       device::Stream& stream) const;
-  std::size_t scratch_bytes(std::int64_t rows) const;
+  std::size_t scratch_bytes(std::int64_t rows, int threads) const;
 
  private:
   ops::Matrix weight_matrix(UnitView unit, bool transposed) const;

@@ -84,9 +84,10 @@ void MlpLayer<T>::backward(UnitView unit, std::int64_t rows, Saved const& saved,
 }
 
 template <class T>
-std::size_t MlpLayer<T>::scratch_bytes(std::int64_t rows) const {
-  std::size_t const bytes = std::max(up_.scratch_bytes(rows), down_.scratch_bytes(rows));
-  return gate_ ? std::max(bytes, gate_->scratch_bytes(rows)) : bytes;
+std::size_t MlpLayer<T>::scratch_bytes(std::int64_t rows, int threads) const {
+  std::size_t const bytes =
+      std::max(up_.scratch_bytes(rows, threads), down_.scratch_bytes(rows, threads));
+  return gate_ ? std::max(bytes, gate_->scratch_bytes(rows, threads)) : bytes;
 }
 
 template class MlpLayer<float>;

@@ -46,7 +46,7 @@ class MlpLayer {
                 Carver& carver, device::Stream& stream) const;
   /// Carves the temporaries of `backward`, to count them.
   void count_backward(std::int64_t rows, Carver& carver) const { carve_backward(rows, carver); }
-  std::size_t scratch_bytes(std::int64_t rows) const;
+  std::size_t scratch_bytes(std::int64_t rows, int threads) const;
 
  private:
   struct Temporaries {

@@ -12,10 +12,12 @@ void RandomWeights::read(TensorSpec const& tensor, std::int64_t begin, std::span
     return;
   }
   std::uint64_t const stream = hash_name(tensor.name);
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    std::uint64_t const element = static_cast<std::uint64_t>(begin) + i;
-    double const value = static_cast<double>(normal(seed_, stream, element));
-    out[i] = static_cast<float>(tensor.init_mean + tensor.init_std * value);
+  std::uint64_t element = static_cast<std::uint64_t>(begin);
+  for (std::size_t i = 0; i < out.size();) {
+    auto const block = normals(seed_, stream, element / 4);
+    for (std::size_t lane = element % 4; lane < 4 && i < out.size(); ++lane, ++i, ++element)
+      out[i] =
+          static_cast<float>(tensor.init_mean + tensor.init_std * static_cast<double>(block[lane]));
   }
 }
 

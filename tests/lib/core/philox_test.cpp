@@ -53,6 +53,22 @@ TEST(NormalTest, tails_have_the_weight_of_the_normal_law) {
   EXPECT_NEAR(beyond_three, 0.0026998 * n, 120);
 }
 
+TEST(NormalTest, blocks_hold_the_numbers_of_four_elements) {
+  for (std::uint64_t block : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{1} << 40}) {
+    auto const four = normals(3, 9, block);
+    for (std::uint64_t lane = 0; lane < 4; ++lane)
+      EXPECT_EQ(four[lane], normal(3, 9, 4 * block + lane));
+  }
+}
+
+TEST(NormalTest, is_the_box_muller_transform_of_the_words) {
+  PhiloxBlock const words = philox(3, 5, 9);
+  double const radius = std::sqrt(-2 * std::log((words[2] + 0.5) / 4294967296.0));
+  double const angle = 2 * 3.14159265358979323846 * (words[3] + 0.5) / 4294967296.0;
+  EXPECT_NEAR(normal(3, 9, 22), radius * std::cos(angle), 2e-6);
+  EXPECT_NEAR(normal(3, 9, 23), radius * std::sin(angle), 2e-6);
+}
+
 TEST(HashNameTest, is_fnv_1a) {
   EXPECT_EQ(hash_name(""), 0xcbf29ce484222325u);  // published test vectors
   EXPECT_EQ(hash_name("a"), 0xaf63dc4c8601ec8cu);

@@ -153,6 +153,18 @@ TEST(DecoderTest, adds_head_and_embedding_gradients_of_a_tied_table) {
   EXPECT_GT(norm(5), 10 * norm(77));
 }
 
+TEST(DecoderTest, gradients_of_many_micro_batches_add_up_in_fp32) {
+  // Scaling by 1/64 is exact in bf16 too, so 64 small gradients sum to the large one but for fp32
+  // rounding.
+  Case const oracle = oracle_case("tiny-gpt2");
+  ResidentModel once = load(oracle, {.compute = DType::bf16});
+  once.forward_backward(oracle.tokens(), 1.0f / 96);
+  ResidentModel often = load(oracle, {.compute = DType::bf16});
+  for (int i = 0; i < 64; ++i) often.forward_backward(oracle.tokens(), 1.0f / 96 / 64);
+  for (auto const& [name, tensor] : oracle.weights)
+    EXPECT_LT(relative_distance(often.gradient(name), once.gradient(name)), 2e-6) << name;
+}
+
 TEST(DecoderTest, refuses_types_it_does_not_compute_in) {
   try {
     model::make_decoder(wide_vocabulary(true), DType::f16, 8);

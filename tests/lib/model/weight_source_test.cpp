@@ -22,9 +22,11 @@ std::vector<float> draw(std::uint64_t seed, TensorSpec const& tensor, std::int64
 
 TEST(RandomWeightsTest, any_cut_gives_the_same_elements) {
   auto const whole = draw(1, table(), 0, 5000);
-  for (std::size_t begin : {0u, 1u, 4095u, 4999u}) {
-    auto const part = draw(1, table(), static_cast<std::int64_t>(begin), 5000 - begin);
-    EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + static_cast<long>(begin)));
+  for (std::size_t begin : {0u, 1u, 2u, 3u, 4u, 4095u, 4998u, 4999u}) {
+    for (std::size_t count : {std::size_t{1}, (5000 - begin) / 2, 5000 - begin}) {
+      auto const part = draw(1, table(), static_cast<std::int64_t>(begin), count);
+      EXPECT_TRUE(std::equal(part.begin(), part.end(), whole.begin() + static_cast<long>(begin)));
+    }
   }
 }
 
