@@ -97,9 +97,11 @@ TEST(Geometry, segments_are_the_tensors_within_the_shard) {
   auto const spec = odd_spec();
   std::int64_t decayed = 0;
   std::int64_t plain = 0;
-  for (int rank = 0; rank < 3; ++rank)
-    for (auto const& segment : geometry_of(spec, Tier::host, rank, 3, {}).units[1].segments)
+  for (int rank = 0; rank < 3; ++rank) {
+    auto const geometry = geometry_of(spec, Tier::host, rank, 3, {});
+    for (auto const& segment : geometry.units[1].segments)
       (segment.decay ? decayed : plain) += segment.range.size();
+  }
   EXPECT_EQ(decayed, 331 * 257);
   EXPECT_EQ(plain, 77);
 }

@@ -183,9 +183,9 @@ INSTANTIATE_TEST_SUITE_P(Types, StoreTypes,
                          testing::Values(optim::StateTypes{},
                                          optim::StateTypes{DType::bf16, DType::f32},
                                          optim::StateTypes{DType::bf16, DType::bf16}),
-                         [](auto const& info) {
-                           return std::string(name_of(info.param.compute)) + "_grad_" +
-                                  std::string(name_of(info.param.grad));
+                         [](auto const& types) {
+                           return std::string(name_of(types.param.compute)) + "_grad_" +
+                                  std::string(name_of(types.param.grad));
                          });
 
 TEST(TieredStore, spilled_weights_follow_a_double_precision_adamw) {
