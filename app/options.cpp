@@ -143,24 +143,27 @@ std::string config_file_text(std::string const& path) {
   }
 }
 
-/// Boost refuses "--key=", the way to empty a key that a file sets; it takes "--key" with an empty
-/// word after it.
-std::vector<std::string> split_empty_values(po::options_description const& known,
-                                            std::vector<std::string> const& words) {
-  std::vector<std::string> split;
+/// What Boost reads otherwise than people mean it: "--flag" would swallow the word after it, and
+/// "--key=", the way to empty a key that a file sets, is refused unless its empty word stands
+/// apart.
+std::vector<std::string> spell_out(po::options_description const& known,
+                                   std::vector<std::string> const& words) {
+  std::vector<std::string> plain;
   for (auto const& word : words) {
-    bool const empty_value =
-        word.size() > 3 && word.rfind("--", 0) == 0 && word.find('=') == word.size() - 1;
-    std::string const name = empty_value ? word.substr(2, word.size() - 3) : "";
-    auto const* option = empty_value ? known.find_nothrow(name, false) : nullptr;
-    if (option != nullptr && option->semantic()->min_tokens() > 0) {
-      split.push_back("--" + name);
-      split.emplace_back();
+    auto const equals = word.find('=');
+    bool const flag = word.rfind("--", 0) == 0 && word.size() > 2;
+    auto const* option = flag ? known.find_nothrow(word.substr(2, equals - 2), false) : nullptr;
+    bool const yes_no = option != nullptr && option->semantic()->min_tokens() == 0;
+    if (yes_no && equals == std::string::npos) {
+      plain.push_back(word + "=true");
+    } else if (option != nullptr && !yes_no && equals == word.size() - 1) {
+      plain.push_back(word.substr(0, equals));
+      plain.emplace_back();
     } else {
-      split.push_back(word);
+      plain.push_back(word);
     }
   }
-  return split;
+  return plain;
 }
 
 /// What Boost made of the words, before any of it is applied.
@@ -169,7 +172,7 @@ std::vector<po::option> parse_words(po::options_description const& known,
   using Style = po::command_line_style::style_t;
   int const style = Style::allow_long | Style::long_allow_adjacent | Style::long_allow_next;
   try {
-    return po::command_line_parser(split_empty_values(known, words))
+    return po::command_line_parser(spell_out(known, words))
         .options(known)
         .style(style)
         .allow_unregistered()
@@ -184,12 +187,11 @@ void apply_words(Syntax const& syntax, std::vector<Key> const& keys,
                  std::vector<po::option> const& options, CommandLine& into) {
   std::map<std::string, std::string> lists;  // so far, of keys that add up
   for (auto const& option : options) {
-    // Only those that need no value can lack it.
-    std::string const value = option.value.empty() ? "true" : option.value.front();
+    std::string const value = option.value.empty() ? "" : option.value.front();
     for (auto const& key : keys) {
       if (key.name != option.string_key) continue;
       std::string& list = lists[key.name];
-      list += (list.empty() ? "" : ",") + value;
+      list = list.empty() || value.empty() ? value : list + "," + value;
       set_key(key, key.list ? list : value, kCommandLine, into);
     }
     for (auto const& flag : syntax.flags)

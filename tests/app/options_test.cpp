@@ -177,6 +177,9 @@ TEST(options, booleans_take_a_value_or_none) {
 TEST(options, a_list_given_twice_adds_up_and_a_number_given_twice_is_replaced) {
   EXPECT_EQ(parse({"--offload.nvme=/a", "--offload.nvme=/b"}).options.offload.nvme,
             (std::vector<std::string>{"/a", "/b"}));
+  EXPECT_EQ(
+      parse({"--offload.nvme=/a", "--offload.nvme=", "--offload.nvme=/c"}).options.offload.nvme,
+      std::vector<std::string>{"/c"});
   EXPECT_EQ(parse({"--train.steps=5", "--train.steps=6"}).options.train.steps, 6);
 }
 
@@ -330,6 +333,9 @@ TEST(options, a_command_refuses_keys_of_sections_that_it_does_not_read) {
   EXPECT_EQ(line.positional, std::vector<std::string>{"dir"});
   EXPECT_TRUE(line.has("json"));
   EXPECT_EQ(line.flag("keep"), "3");
+  CommandLine const before = parse_command_line(syntax, {"--json", "dir"});
+  EXPECT_EQ(before.positional, std::vector<std::string>{"dir"});
+  EXPECT_TRUE(before.has("json"));
   EXPECT_FALSE(parse_command_line(syntax, {"--json=false"}).has("json"));
   EXPECT_THROW(parse_command_line(syntax, {"--json=perhaps"}), Error);
   EXPECT_THROW(parse_command_line(syntax, {"--optim.lr=1"}), Error);
