@@ -67,58 +67,107 @@ struct QueryTile {
   std::int64_t b, head, first, queries;
 };
 
-template <Isa I, class T>
-void forward_tile(AttentionForward<T> const& args, QueryTile const& tile, ForwardTiles const& t) {
-  std::int64_t const width = padded_dim(args.head_dim);
+// Rows of a tile of queries in q, out and what is laid out like them; rows of keys in k and v.
+template <class T>
+HeadRows<T> query_rows(T* data, std::int64_t stride, std::int64_t T_, std::int64_t head_dim,
+                       QueryTile const& tile) {
+  return {data + (tile.b * T_ + tile.first) * stride + tile.head * head_dim, stride, tile.queries,
+          head_dim};
+}
+template <class T>
+HeadRows<T> key_rows(T* data, std::int64_t stride, std::int64_t first_row, std::int64_t keys,
+                     std::int64_t kv_head, std::int64_t head_dim) {
+  return {data + first_row * stride + kv_head * head_dim, stride, keys, head_dim};
+}
+
+// scores[keys, queries] = rows[keys, d] transposed[d, queries].
+void score_keys(float const* rows, float const* transposed, std::int64_t keys,
+                std::int64_t head_dim, float* scores, Isa isa) {
+  multiply_tiles({.M = round_up<std::int64_t>(keys, kTileRows),
+                  .N = kQueries,
+                  .K = head_dim,
+                  .a = rows,
+                  .a_row = padded_dim(head_dim),
+                  .a_column = 1,
+                  .b = transposed,
+                  .b_row = kQueries,
+                  .c = scores,
+                  .c_row = kQueries,
+                  .accumulate = false},
+                 isa);
+}
+
+// to[queries, d] += scores[keys, queries] transposed times rows[keys, d].
+void add_by_query(float const* scores, float const* rows, std::int64_t keys, std::int64_t width,
+                  float* to, Isa isa) {
+  multiply_tiles({.M = kQueries,
+                  .N = width,
+                  .K = keys,
+                  .a = scores,
+                  .a_row = 1,
+                  .a_column = kQueries,
+                  .b = rows,
+                  .b_row = width,
+                  .c = to,
+                  .c_row = width,
+                  .accumulate = true},
+                 isa);
+}
+
+// to[keys, d] += scores[keys, queries] rows[queries, d].
+void add_by_key(float const* scores, float const* rows, std::int64_t keys, std::int64_t width,
+                float* to, Isa isa) {
+  multiply_tiles({.M = round_up<std::int64_t>(keys, kTileRows),
+                  .N = width,
+                  .K = kQueries,
+                  .a = scores,
+                  .a_row = kQueries,
+                  .a_column = 1,
+                  .b = rows,
+                  .b_row = width,
+                  .c = to,
+                  .c_row = width,
+                  .accumulate = true},
+                 isa);
+}
+
+// k and v of keys [key, key + keys), padded to whole register blocks.
+template <class T>
+void load_keys(AttentionForward<T> const& args, QueryTile const& tile, std::int64_t key,
+               std::int64_t keys, float* k, float* v, Isa isa) {
   std::int64_t const kv_head = tile.head / (args.heads / args.kv_heads);
-  std::int64_t const row = tile.b * args.T_ + tile.first;
-  load_rows(args.q + row * args.q_stride + tile.head * args.head_dim, args.q_stride, tile.queries,
-            kQueries, args.head_dim, args.scale, t.q);
+  std::int64_t const row = tile.b * args.T_ + key;
+  std::int64_t const padded = round_up<std::int64_t>(keys, kTileRows);
+  load_rows(key_rows(args.k, args.k_stride, row, keys, kv_head, args.head_dim), padded, 1.0f, k,
+            isa);
+  load_rows(key_rows(args.v, args.v_stride, row, keys, kv_head, args.head_dim), padded, 1.0f, v,
+            isa);
+}
+
+template <class T>
+void forward_tile(AttentionForward<T> const& args, QueryTile const& tile, ForwardTiles const& t,
+                  Isa isa) {
+  std::int64_t const width = padded_dim(args.head_dim);
+  load_rows(query_rows(args.q, args.q_stride, args.T_, args.head_dim, tile), kQueries, args.scale,
+            t.q, isa);
   transpose_queries(t.q, width, t.q_t);
-  for (std::int64_t i = 0; i < kQueries * width; ++i) t.out[i] = 0;
-  for (std::int64_t q = 0; q < kQueries; ++q) {
-    t.maximum[q] = -1e30f;
-    t.sum[q] = 0;
-  }
+  std::fill_n(t.out, kQueries * width, 0.0f);
+  std::fill_n(t.maximum, kQueries, -1e30f);
+  std::fill_n(t.sum, kQueries, 0.0f);
   KeyRange const range = visible_keys(tile.first, tile.first + tile.queries - 1, args.window);
   for (std::int64_t key = range.begin; key < range.end; key += kKeys) {
     std::int64_t const keys = std::min(kKeys, range.end - key);
-    std::int64_t const padded = round_up<std::int64_t>(keys, kTileRows);
-    std::int64_t const key_row = tile.b * args.T_ + key;
-    load_rows(args.k + key_row * args.k_stride + kv_head * args.head_dim, args.k_stride, keys,
-              padded, args.head_dim, 1.0f, t.k);
-    load_rows(args.v + key_row * args.v_stride + kv_head * args.head_dim, args.v_stride, keys,
-              padded, args.head_dim, 1.0f, t.v);
-    multiply_tiles<I>({.M = padded,
-                       .N = kQueries,
-                       .K = args.head_dim,
-                       .a = t.k,
-                       .a_row = width,
-                       .a_column = 1,
-                       .b = t.q_t,
-                       .b_row = kQueries,
-                       .c = t.scores,
-                       .c_row = kQueries,
-                       .accumulate = false});
-    mask_scores(t.scores, keys, key, tile.first, args.window);
-    softmax_step(t.scores, keys, {t.maximum, t.sum, t.shrink});
-    for (std::int64_t q = 0; q < kQueries; ++q)
-      for (std::int64_t d = 0; d < width; ++d) t.out[q * width + d] *= t.shrink[q];
-    multiply_tiles<I>({.M = kQueries,
-                       .N = width,
-                       .K = keys,
-                       .a = t.scores,
-                       .a_row = 1,
-                       .a_column = kQueries,
-                       .b = t.v,
-                       .b_row = width,
-                       .c = t.out,
-                       .c_row = width,
-                       .accumulate = true});
+    Scores const scores{t.scores, keys, key, tile.first};
+    load_keys(args, tile, key, keys, t.k, t.v, isa);
+    score_keys(t.k, t.q_t, keys, args.head_dim, t.scores, isa);
+    mask_scores(scores, args.window, isa);
+    softmax_step(scores, {t.maximum, t.sum, t.shrink}, isa);
+    shrink_rows(t.out, width, t.shrink, isa);
+    add_by_query(t.scores, t.v, keys, width, t.out, isa);
   }
-  for (std::int64_t q = 0; q < tile.queries; ++q)
-    store_rows(t.out + q * width, 1, args.head_dim, 1.0f / t.sum[q],
-               args.out + (row + q) * args.out_stride + tile.head * args.head_dim, args.out_stride);
+  for (std::int64_t q = 0; q < kQueries; ++q) t.shrink[q] = 1.0f / t.sum[q];
+  shrink_rows(t.out, width, t.shrink, isa);
+  store_rows(t.out, 1.0f, query_rows(args.out, args.out_stride, args.T_, args.head_dim, tile), isa);
   float* const logsumexp =
       args.logsumexp + (tile.b * args.heads + tile.head) * args.T_ + tile.first;
   for (std::int64_t q = 0; q < tile.queries; ++q)
@@ -129,138 +178,73 @@ void forward_tile(AttentionForward<T> const& args, QueryTile const& tile, Forwar
 // What a tile of queries needs in the backward pass: q, dout and their transposes, the softmax's
 // logarithm, and dot = sum over d of dout * out, the part of dp that the softmax takes away.
 template <class T>
-void load_queries(AttentionBackward<T> const& args, QueryTile const& tile, BackwardTiles const& t) {
+void load_queries(AttentionBackward<T> const& args, QueryTile const& tile, BackwardTiles const& t,
+                  Isa isa) {
   AttentionForward<T> const& f = args.forward;
   std::int64_t const width = padded_dim(f.head_dim);
-  std::int64_t const row = tile.b * f.T_ + tile.first;
-  std::int64_t const out_offset = row * f.out_stride + tile.head * f.head_dim;
-  load_rows(f.q + row * f.q_stride + tile.head * f.head_dim, f.q_stride, tile.queries, kQueries,
-            f.head_dim, f.scale, t.q);
-  load_rows(args.dout + out_offset, f.out_stride, tile.queries, kQueries, f.head_dim, 1.0f, t.dout);
+  load_rows(query_rows(f.q, f.q_stride, f.T_, f.head_dim, tile), kQueries, f.scale, t.q, isa);
+  load_rows(query_rows(args.dout, f.out_stride, f.T_, f.head_dim, tile), kQueries, 1.0f, t.dout,
+            isa);
   transpose_queries(t.q, width, t.q_t);
   transpose_queries(t.dout, width, t.dout_t);
-  float const* const logsumexp = f.logsumexp + (tile.b * f.heads + tile.head) * f.T_ + tile.first;
-  for (std::int64_t q = 0; q < kQueries; ++q) {
-    bool const real = q < tile.queries;
-    T const* const out = f.out + out_offset + q * f.out_stride;
-    float const* const dout = t.dout + q * width;
-    t.logsumexp[q] = real ? logsumexp[q] : 0.0f;
-    t.dot[q] = real ? static_cast<float>(lane_sum(f.head_dim,
-                                                  [out, dout](std::int64_t d) {
-                                                    return static_cast<float>(out[d]) * dout[d];
-                                                  }))
-                    : 0.0f;
-  }
+  std::fill_n(t.logsumexp, kQueries, 0.0f);
+  std::fill_n(t.dot, kQueries, 0.0f);
+  std::copy_n(f.logsumexp + (tile.b * f.heads + tile.head) * f.T_ + tile.first, tile.queries,
+              t.logsumexp);
+  HeadRows<T> const out = query_rows(f.out, f.out_stride, f.T_, f.head_dim, tile);
+  run_on(isa, [&](auto) {
+    for (std::int64_t q = 0; q < tile.queries; ++q) {
+      T const* const out_row = out.data + q * out.stride;
+      float const* const dout_row = t.dout + q * width;
+      t.dot[q] = static_cast<float>(lane_sum(f.head_dim, [out_row, dout_row](std::int64_t d) {
+        return static_cast<float>(out_row[d]) * dout_row[d];
+      }));
+    }
+  });
 }
 
-// Adds what one tile of queries and one of keys give to dq, dk and dv. p and dp are [keys,
-// queries].
-template <Isa I>
-void backward_tile(std::int64_t keys, std::int64_t head_dim, float* dk, float* dv,
-                   BackwardTiles const& t) {
-  std::int64_t const width = padded_dim(head_dim);
-  std::int64_t const padded = round_up<std::int64_t>(keys, kTileRows);
-  for (std::int64_t i = keys * kQueries; i < padded * kQueries; ++i) t.p[i] = 0;
-  multiply_tiles<I>({.M = padded,
-                     .N = kQueries,
-                     .K = head_dim,
-                     .a = t.v,
-                     .a_row = width,
-                     .a_column = 1,
-                     .b = t.dout_t,
-                     .b_row = kQueries,
-                     .c = t.dp,
-                     .c_row = kQueries,
-                     .accumulate = false});
-  multiply_tiles<I>({.M = padded,
-                     .N = width,
-                     .K = kQueries,
-                     .a = t.p,
-                     .a_row = kQueries,
-                     .a_column = 1,
-                     .b = t.dout,
-                     .b_row = width,
-                     .c = dv,
-                     .c_row = width,
-                     .accumulate = true});
-  for (std::int64_t j = 0; j < padded; ++j)
-#pragma omp simd
-    for (std::int64_t q = 0; q < kQueries; ++q)
-      t.dp[j * kQueries + q] = t.p[j * kQueries + q] * (t.dp[j * kQueries + q] - t.dot[q]);
-  multiply_tiles<I>({.M = padded,
-                     .N = width,
-                     .K = kQueries,
-                     .a = t.dp,
-                     .a_row = kQueries,
-                     .a_column = 1,
-                     .b = t.q,
-                     .b_row = width,
-                     .c = dk,
-                     .c_row = width,
-                     .accumulate = true});
-  multiply_tiles<I>({.M = kQueries,
-                     .N = width,
-                     .K = keys,
-                     .a = t.dp,
-                     .a_row = 1,
-                     .a_column = kQueries,
-                     .b = t.k,
-                     .b_row = width,
-                     .c = t.dq,
-                     .c_row = width,
-                     .accumulate = true});
-}
-
-template <Isa I, class T>
+template <class T>
 void backward_queries(AttentionBackward<T> const& args, QueryTile const& tile,
-                      BackwardTiles const& t) {
+                      BackwardTiles const& t, Isa isa) {
   AttentionForward<T> const& f = args.forward;
   std::int64_t const width = padded_dim(f.head_dim);
-  std::int64_t const column = tile.head / (f.heads / f.kv_heads) * f.head_dim;
-  load_queries(args, tile, t);
-  for (std::int64_t i = 0; i < kQueries * width; ++i) t.dq[i] = 0;
+  load_queries(args, tile, t, isa);
+  std::fill_n(t.dq, kQueries * width, 0.0f);
   KeyRange const range = visible_keys(tile.first, tile.first + tile.queries - 1, f.window);
   for (std::int64_t key = range.begin; key < range.end; key += kKeys) {
     std::int64_t const keys = std::min(kKeys, range.end - key);
     std::int64_t const padded = round_up<std::int64_t>(keys, kTileRows);
-    std::int64_t const key_row = tile.b * f.T_ + key;
-    load_rows(f.k + key_row * f.k_stride + column, f.k_stride, keys, padded, f.head_dim, 1.0f, t.k);
-    load_rows(f.v + key_row * f.v_stride + column, f.v_stride, keys, padded, f.head_dim, 1.0f, t.v);
-    multiply_tiles<I>({.M = padded,
-                       .N = kQueries,
-                       .K = f.head_dim,
-                       .a = t.k,
-                       .a_row = width,
-                       .a_column = 1,
-                       .b = t.q_t,
-                       .b_row = kQueries,
-                       .c = t.p,
-                       .c_row = kQueries,
-                       .accumulate = false});
-    mask_scores(t.p, keys, key, tile.first, f.window);
-    probabilities(t.p, keys, t.logsumexp);
-    backward_tile<I>(keys, f.head_dim, t.dk + key * width, t.dv + key * width, t);
+    Scores const scores{t.p, keys, key, tile.first};
+    load_keys(f, tile, key, keys, t.k, t.v, isa);
+    score_keys(t.k, t.q_t, keys, f.head_dim, t.p, isa);
+    mask_scores(scores, f.window, isa);
+    probabilities(scores, t.logsumexp, isa);
+    // Padding must add nothing to the rows of dk and dv that follow.
+    std::fill_n(t.p + keys * kQueries, (padded - keys) * kQueries, 0.0f);
+    score_keys(t.v, t.dout_t, keys, f.head_dim, t.dp, isa);
+    add_by_key(t.p, t.dout, keys, width, t.dv + key * width, isa);
+    softmax_backward(t.p, padded, t.dot, t.dp, isa);
+    add_by_key(t.dp, t.q, keys, width, t.dk + key * width, isa);
+    add_by_query(t.dp, t.k, keys, width, t.dq, isa);
   }
   // q was loaded times scale, so dk has it already; dq gets it here.
-  store_rows(t.dq, tile.queries, f.head_dim, f.scale,
-             args.dq + (tile.b * f.T_ + tile.first) * f.q_stride + tile.head * f.head_dim,
-             f.q_stride);
+  store_rows(t.dq, f.scale, query_rows(args.dq, f.q_stride, f.T_, f.head_dim, tile), isa);
 }
 
-template <Isa I, class T>
+template <class T>
 void backward_kv_head(AttentionBackward<T> const& args, std::int64_t b, std::int64_t kv_head,
-                      BackwardTiles const& t) {
+                      BackwardTiles const& t, Isa isa) {
   AttentionForward<T> const& f = args.forward;
   std::int64_t const width = padded_dim(f.head_dim);
   std::int64_t const group = f.heads / f.kv_heads;
-  for (std::int64_t i = 0; i < (f.T_ + kTileRows) * width; ++i) t.dk[i] = t.dv[i] = 0;
+  std::fill_n(t.dk, (f.T_ + kTileRows) * width, 0.0f);
+  std::fill_n(t.dv, (f.T_ + kTileRows) * width, 0.0f);
   for (std::int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head)
     for (std::int64_t first = 0; first < f.T_; first += kQueries)
-      backward_queries<I>(args, {b, head, first, std::min(kQueries, f.T_ - first)}, t);
-  store_rows(t.dk, f.T_, f.head_dim, 1.0f, args.dk + b * f.T_ * f.k_stride + kv_head * f.head_dim,
-             f.k_stride);
-  store_rows(t.dv, f.T_, f.head_dim, 1.0f, args.dv + b * f.T_ * f.v_stride + kv_head * f.head_dim,
-             f.v_stride);
+      backward_queries(args, {b, head, first, std::min(kQueries, f.T_ - first)}, t, isa);
+  std::int64_t const row = b * f.T_;
+  store_rows(t.dk, 1.0f, key_rows(args.dk, f.k_stride, row, f.T_, kv_head, f.head_dim), isa);
+  store_rows(t.dv, 1.0f, key_rows(args.dv, f.v_stride, row, f.T_, kv_head, f.head_dim), isa);
 }
 
 template <class T>
@@ -290,7 +274,7 @@ void attention_forward(AttentionForward<T> const& args, device::Stream& stream, 
     std::int64_t const first = (tiles - 1 - index % tiles) * kQueries;
     QueryTile const tile{head / args.heads, head % args.heads, first,
                          std::min(kQueries, args.T_ - first)};
-    run_on(isa, [&](auto set) { forward_tile<set.value>(args, tile, t); });
+    forward_tile(args, tile, t, isa);
   });
 }
 
@@ -308,9 +292,7 @@ void attention_backward(AttentionBackward<T> const& args, device::Stream& stream
   for_each_task(tasks, threads, [&](std::int64_t index, int thread) {
     Scratch mine = scratch.part(thread, bytes);
     BackwardTiles const t(mine, width, f.T_);
-    run_on(isa, [&](auto set) {
-      backward_kv_head<set.value>(args, index / f.kv_heads, index % f.kv_heads, t);
-    });
+    backward_kv_head(args, index / f.kv_heads, index % f.kv_heads, t, isa);
   });
 }
 

@@ -82,20 +82,19 @@ void widen(bf16 const* source, std::int64_t stride, std::int64_t rows, std::int6
   }
 }
 
-// A block of b as slivers of Width columns, each with its rows beside each other.
-template <int Width>
+// A block of b as slivers of `sliver` columns, each with its rows beside each other.
 void pack_slivers(Stored const& b, std::int64_t k, std::int64_t steps, std::int64_t n,
-                  std::int64_t columns, float* slivers) {
-  for (std::int64_t first = 0; first < columns; first += Width, slivers += Width * steps) {
-    std::int64_t const width = std::min<std::int64_t>(Width, columns - first);
+                  std::int64_t columns, std::int64_t sliver, float* slivers) {
+  for (std::int64_t first = 0; first < columns; first += sliver, slivers += sliver * steps) {
+    std::int64_t const width = std::min(sliver, columns - first);
     if (!b.transposed) {
-      widen(b.at(k, n + first), b.stride, steps, width, steps, Width, slivers);
+      widen(b.at(k, n + first), b.stride, steps, width, steps, sliver, slivers);
       continue;
     }
-    for (std::int64_t j = 0; j < Width; ++j) {
+    for (std::int64_t j = 0; j < sliver; ++j) {
       bf16 const* const from = b.at(k, n + first + j);
       for (std::int64_t step = 0; step < steps; ++step)
-        slivers[step * Width + j] = j < width ? static_cast<float>(from[step]) : 0.0f;
+        slivers[step * sliver + j] = j < width ? static_cast<float>(from[step]) : 0.0f;
     }
   }
 }
@@ -126,50 +125,55 @@ void deliver(MatmulArgs const& args, float const* sums, std::int64_t row, std::i
   for (std::int64_t i = 0; i < width; ++i) c[i] += static_cast<float>(bias[i]);
 }
 
-template <Isa I>
-void multiply_panel(std::int64_t rows, std::int64_t steps, std::int64_t columns, bool transposed,
-                    float const* a, float const* slivers, float* c, std::int64_t c_row,
-                    bool accumulate) {
-  constexpr int kWidth = 2 * kVectorFloats<I>;
-  for (std::int64_t n = 0; n < columns; n += kWidth, slivers += kWidth * steps)
-    multiply_tiles<I>({.M = round_up<std::int64_t>(rows, kTileRows),
-                       .N = kWidth,
-                       .K = steps,
-                       .a = a,
-                       .a_row = transposed ? 1 : kStepK,
-                       .a_column = transposed ? kPanelM : 1,
-                       .b = slivers,
-                       .b_row = kWidth,
-                       .c = c + n,
-                       .c_row = c_row,
-                       .accumulate = accumulate});
+// c (+)= panel of a times the slivers of b.
+void multiply_panel(TileProduct panel, std::int64_t columns, std::int64_t sliver, Isa isa) {
+  panel.N = panel.b_row = sliver;
+  for (std::int64_t n = 0; n < columns; n += sliver) {
+    multiply_tiles(panel, isa);
+    panel.b += sliver * panel.K;
+    panel.c += sliver;
+  }
 }
 
-template <Isa I>
 void multiply_block_of_result(MatmulArgs const& args, std::int64_t row, std::int64_t column,
-                              Blocks const& blocks, Buffers const& buffers) {
+                              Blocks const& blocks, Buffers const& buffers, Isa isa) {
   Stored const a{static_cast<bf16 const*>(args.a.data), stored_stride(args.a, args.M, args.K),
                  args.a.transposed};
   Stored const b{static_cast<bf16 const*>(args.b.data), stored_stride(args.b, args.K, args.N),
                  args.b.transposed};
   std::int64_t const rows = std::min(blocks.m, args.M - row);
   std::int64_t const columns = std::min(blocks.n, args.N - column);
+  std::int64_t const sliver = sliver_columns(isa);
   for (std::int64_t k = 0; k < args.K; k += kStepK) {
     std::int64_t const steps = std::min(kStepK, args.K - k);
-    pack_slivers<2 * kVectorFloats<I>>(b, k, steps, column, columns, buffers.b);
+    run_on(isa, [&](auto) { pack_slivers(b, k, steps, column, columns, sliver, buffers.b); });
     for (std::int64_t m = 0; m < rows; m += kPanelM) {
       std::int64_t const height = std::min(kPanelM, rows - m);
       std::int64_t const padded = round_up<std::int64_t>(height, kTileRows);
-      if (a.transposed)
-        widen(a.at(row + m, k), a.stride, steps, height, steps, kPanelM, buffers.a);
-      else
-        widen(a.at(row + m, k), a.stride, height, steps, padded, kStepK, buffers.a);
-      multiply_panel<I>(height, steps, columns, a.transposed, buffers.a, buffers.b,
-                        buffers.c + m * blocks.n, blocks.n, k > 0);
+      run_on(isa, [&](auto) {
+        if (a.transposed)
+          widen(a.at(row + m, k), a.stride, steps, height, steps, kPanelM, buffers.a);
+        else
+          widen(a.at(row + m, k), a.stride, height, steps, padded, kStepK, buffers.a);
+      });
+      multiply_panel({.M = padded,
+                      .N = sliver,
+                      .K = steps,
+                      .a = buffers.a,
+                      .a_row = a.transposed ? 1 : kStepK,
+                      .a_column = a.transposed ? kPanelM : 1,
+                      .b = buffers.b,
+                      .b_row = sliver,
+                      .c = buffers.c + m * blocks.n,
+                      .c_row = blocks.n,
+                      .accumulate = k > 0},
+                     columns, sliver, isa);
     }
   }
-  for (std::int64_t r = 0; r < rows; ++r)
-    deliver(args, buffers.c + r * blocks.n, row + r, column, columns);
+  run_on(isa, [&](auto) {
+    for (std::int64_t r = 0; r < rows; ++r)
+      deliver(args, buffers.c + r * blocks.n, row + r, column, columns);
+  });
 }
 
 }  // namespace
@@ -188,9 +192,7 @@ void matmul_bf16_blocks(MatmulArgs const& args, device::Stream& stream, Isa isa)
     Buffers const buffers(mine, blocks);
     std::int64_t const row = task % blocks.count_m * blocks.m;
     std::int64_t const column = task / blocks.count_m * blocks.n;
-    run_on(isa, [&](auto set) {
-      multiply_block_of_result<set.value>(args, row, column, blocks, buffers);
-    });
+    multiply_block_of_result(args, row, column, blocks, buffers, isa);
   });
 }
 

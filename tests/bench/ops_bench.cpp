@@ -56,23 +56,21 @@ void fma_peak(State& state) {
   constexpr std::int64_t kM = detail::kTileRows, kN = 2 * detail::kTileColumns, kK = 64;
   auto const a = values<float>(kM * kK), b = values<float>(kK * kN);
   std::vector<float> c(static_cast<std::size_t>(kM * kN));
-  auto const repeat = [&](auto set) {
-    for (int i = 0; i < 100; ++i) {
-      detail::multiply_tiles<set.value>({.M = kM,
-                                         .N = kN,
-                                         .K = kK,
-                                         .a = a.data(),
-                                         .a_row = kK,
-                                         .a_column = 1,
-                                         .b = b.data(),
-                                         .b_row = kN,
-                                         .c = c.data(),
-                                         .c_row = kN,
-                                         .accumulate = false});
-      benchmark::ClobberMemory();
-    }
-  };
-  for (auto _ : state) detail::run_on(detail::widest_isa(), repeat);
+  detail::TileProduct const product{.M = kM,
+                                    .N = kN,
+                                    .K = kK,
+                                    .a = a.data(),
+                                    .a_row = kK,
+                                    .a_column = 1,
+                                    .b = b.data(),
+                                    .b_row = kN,
+                                    .c = c.data(),
+                                    .c_row = kN,
+                                    .accumulate = false};
+  for (auto _ : state) {
+    for (int i = 0; i < 100; ++i) detail::multiply_tiles(product, detail::widest_isa());
+    benchmark::ClobberMemory();
+  }
   report_flops(state, 200.0 * kM * kN * kK);
 }
 BENCHMARK(fma_peak);

@@ -30,8 +30,7 @@ template <class Body>
   body(IsaConstant<Isa::avx2>{});
 }
 template <class Body>
-[[gnu::target("arch=x86-64-v4,prefer-vector-width=512"), gnu::flatten, gnu::noinline]] void
-run_avx512(Body const& body) {
+[[gnu::target("arch=x86-64-v4"), gnu::flatten, gnu::noinline]] void run_avx512(Body const& body) {
   body(IsaConstant<Isa::avx512>{});
 }
 
