@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "io/safetensors/strict_json.hpp"
 #include "lib/core/error.hpp"
@@ -170,7 +171,8 @@ void check_metadata(json const& metadata, std::string const& path) {
 
 std::vector<HeaderEntry> read_header(PlainReader const& file) {
   std::string const text = read_text(file);
-  json const header = parse_strict_json(text, fmt::format("{}: header", file.path()));
+  require_strict_json(text, fmt::format("{}: header", file.path()));
+  json const header = json::parse(text);
   std::vector<HeaderEntry> entries;
   entries.reserve(header.size());
   for (auto const& [name, value] : header.items()) {

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
 #include <vector>
 
@@ -9,7 +10,7 @@
 
 namespace spillway::io {
 
-nlohmann::json parse_strict_json(std::string_view text, std::string const& origin) {
+void require_strict_json(std::string_view text, std::string const& origin) {
   using Event = nlohmann::json::parse_event_t;
   std::vector<std::set<std::string>> open;  // keys of the objects around the current place
   auto const watch = [&](int, Event event, nlohmann::json& parsed) {
@@ -26,7 +27,7 @@ nlohmann::json parse_strict_json(std::string_view text, std::string const& origi
     return true;
   };
   try {
-    return nlohmann::json::parse(text, watch);
+    [[maybe_unused]] auto const value = nlohmann::json::parse(text, watch);
   } catch (nlohmann::json::exception const& error) {
     fail(Fault::bad_input, fmt::format("{}: not valid JSON ({})", origin, error.what()));
   }

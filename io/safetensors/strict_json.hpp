@@ -1,7 +1,6 @@
 // JSON that refuses what nlohmann lets pass: a key twice in one object, anything after the value.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -9,7 +8,7 @@ namespace spillway::io {
 
 /// Throws Fault::bad_input that begins with `origin` and names the duplicate key or the place of
 /// the fault.
-nlohmann::json parse_strict_json(std::string_view text, std::string const& origin);
+void require_strict_json(std::string_view text, std::string const& origin);
 
 /// 'text' for messages; control characters of a hostile name are shown as escapes.
 std::string printable(std::string_view text);

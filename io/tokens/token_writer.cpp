@@ -1,3 +1,4 @@
+// Tokens to a file of our format, written aside and named when it is whole.
 #include <fmt/core.h>
 
 #include <array>

@@ -1,3 +1,4 @@
+// The order of sequences: a Feistel network of Philox rounds with cycle walking.
 #include <fmt/core.h>
 
 #include <bit>

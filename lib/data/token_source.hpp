@@ -18,9 +18,10 @@ class TokenSource {
   virtual std::string description() const = 0;
 };
 
-/// Deterministic resumable order: global position p (0, 1, 2, ... over the whole run) -> sequence index in [0, n).
-/// Epoch e = p / n is one keyed bijection (Feistel network with cycle walking, keyed by seed and e) of p % n, or the
-/// identity without shuffling. One global position is the whole sampler state, on any number of ranks.
+/// Deterministic resumable order: global position p (0, 1, 2, ... over the whole run) -> sequence
+/// index in [0, n). Epoch e = p / n is one keyed bijection (Feistel network with cycle walking,
+/// keyed by seed and e) of p % n, or the identity without shuffling. One global position is the
+/// whole sampler state, on any number of ranks.
 class Sampler {
  public:
   Sampler(std::int64_t sequences, std::uint64_t seed, bool shuffle);

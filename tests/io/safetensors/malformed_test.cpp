@@ -198,8 +198,8 @@ TEST(SafetensorsIndex, a_tensor_that_its_shard_does_not_have_is_named) {
 }
 
 TEST(SafetensorsIndex, a_tensor_in_another_shard_than_stated_is_named) {
-  auto const text = index_refusal(
-      R"({"weight_map":{"a":"one.safetensors","b":"two.safetensors","c":"two.safetensors","d":"two.safetensors"}})");
+  auto const text = index_refusal(R"({"weight_map":{"a":"one.safetensors","b":"two.safetensors",)"
+                                  R"("c":"two.safetensors","d":"two.safetensors"}})");
   test::expect_parts(text, {"'b'", "one.safetensors", "two.safetensors"});
 }
 

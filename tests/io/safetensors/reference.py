@@ -1,4 +1,4 @@
-"""Reads and writes safetensors with nothing but struct, json and numpy: the independent side of the tests."""
+"""Reads and writes safetensors with struct, json and numpy: the independent side of the tests."""
 import json
 import pathlib
 import struct
@@ -26,7 +26,8 @@ def write(path, tensors):
     header, data = {"__metadata__": {"format": "pt"}}, b""
     for name, kind, shape, values in tensors:
         raw = to_file(values, kind)
-        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [len(data), len(data) + len(raw)]}
+        offsets = [len(data), len(data) + len(raw)]
+        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": offsets}
         data += raw
     text = json.dumps(header).encode()
     path.write_bytes(struct.pack("<Q", len(text)) + text + data)
@@ -41,9 +42,10 @@ def read(path):
     for name, entry in header.items():
         begin, stop = entry["data_offsets"]
         assert begin == end, f"{name} begins at {begin}, not at {end}"
-        width = np.dtype(TYPES[entry["dtype"]]).itemsize
-        assert (8 + length + begin) % width == 0, f"{name} is not aligned"
-        tensors[name] = (entry["dtype"], np.frombuffer(data[begin:stop], TYPES[entry["dtype"]]).reshape(entry["shape"]))
+        kind = np.dtype(TYPES[entry["dtype"]])
+        assert (8 + length + begin) % kind.itemsize == 0, f"{name} is not aligned"
+        values = np.frombuffer(data[begin:stop], kind).reshape(entry["shape"])
+        tensors[name] = (entry["dtype"], values)
         end = stop
     assert end == len(data), "bytes after the last tensor"
     return tensors
@@ -58,9 +60,10 @@ def as_float(kind, values):
 def write_all_types(folder):
     half = np.arange(65536, dtype="<u2").view("<f2")
     write(folder / "model.safetensors", [
-        ("f32", "F32", (5, 7, 11), pattern(385)), ("odd", "BOOL", (3,), [1, 0, 1]), ("f16", "F16", (300,), pattern(300)),
-        ("bf16", "BF16", (20, 20), pattern(400)), ("scalar", "F32", (), [4.5]), ("empty", "F32", (0, 9), []),
-        ("ids", "I64", (2,), [1, 2]), ("all_halves", "F16", (256, 256), half),
+        ("f32", "F32", (5, 7, 11), pattern(385)), ("odd", "BOOL", (3,), [1, 0, 1]),
+        ("f16", "F16", (300,), pattern(300)), ("bf16", "BF16", (20, 20), pattern(400)),
+        ("scalar", "F32", (), [4.5]), ("empty", "F32", (0, 9), []), ("ids", "I64", (2,), [1, 2]),
+        ("all_halves", "F16", (256, 256), half),
         ("all_halves_wide", "F32", (65536,), half.astype("<f4"))])
 
 
@@ -98,9 +101,19 @@ def check_rounding(folder):
     for name, mine, theirs in (("half", tensors["half"][1].view("<u2"), half.view("<u2")),
                                ("brain", tensors["brain"][1], brain)):
         differs = np.nonzero(mine != theirs)[0]
-        assert differs.size == 0, f"{name}: {wide[differs[:5]]} became {mine[differs[:5]]}, not {theirs[differs[:5]]}"
+        first = differs[:5]
+        assert first.size == 0, f"{name}: {wide[first]} is {mine[first]}, not {theirs[first]}"
     print("equal", wide.size)
 
 
+def dump_bits(folder):
+    """Name and bits of the last element of every tensor of a model's file."""
+    for name, (kind, values) in sorted(read(folder / "model.safetensors").items()):
+        assert kind == "F32"
+        print(name, values.view("<u4").flat[-1])
+
+
 if __name__ == "__main__":
-    {"write": write_all_types, "check": check_written, "rounding": check_rounding}[sys.argv[1]](pathlib.Path(sys.argv[2]))
+    actions = {"write": write_all_types, "check": check_written, "rounding": check_rounding,
+               "bits": dump_bits}
+    actions[sys.argv[1]](pathlib.Path(sys.argv[2]))

@@ -2,7 +2,10 @@
 // strangers.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <map>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include "io/safetensors/safetensors_weights.hpp"
@@ -230,6 +233,27 @@ TEST(SafetensorsWeights, a_weight_of_a_type_that_is_not_read_is_named_with_it) {
   spec.units.resize(1);
   auto const text = test::error_of([&] { io::SafetensorsWeights(scratch.path(), spec); });
   test::expect_parts(text, {"transformer.wte.weight", "I64"});
+}
+
+TEST(SafetensorsWeights, models_saved_by_transformers_are_read_whole) {
+  for (std::string name : {"tiny-gpt2", "tiny-llama", "tiny-llama3-tied"}) {
+    std::string const folder = std::string(SPILLWAY_TEST_DATA) + "/oracle/" + name;
+    auto const config = test::read_file(folder + "/config.json");
+    ModelSpec const spec = model::make_spec(model::parse_config(config, folder));
+    io::SafetensorsWeights weights(folder, spec);
+    std::istringstream listed(test::python(SPILLWAY_REFERENCE, "bits '" + folder + "'"));
+    std::map<std::string, std::uint32_t> bits;
+    for (std::string tensor; listed >> tensor;) listed >> bits[tensor];
+    std::size_t count = 0;
+    for (auto const& unit : spec.units)
+      for (auto const& tensor : unit.tensors) {
+        float value = 0;
+        weights.read(tensor, shard::element_count(tensor.shape) - 1, std::span(&value, 1));
+        EXPECT_EQ(std::bit_cast<std::uint32_t>(value), bits.at(tensor.name)) << tensor.name;
+        ++count;
+      }
+    EXPECT_EQ(count, bits.size()) << name;
+  }
 }
 
 }  // namespace

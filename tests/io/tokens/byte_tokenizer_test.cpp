@@ -232,8 +232,8 @@ TEST_F(ByteTokenizer, what_is_no_json_is_an_error_with_the_line) {
 
 TEST_F(ByteTokenizer, values_of_other_fields_may_be_anything_that_is_json) {
   EXPECT_EQ(
-      lines(
-          R"({"a":-0.5e+10,"b":[],"c":[[1,2],{"d":{}}],"e":null,"f":true,"g":false,"h":0,"i":1E5 , "text" : "x" , "j":"\u0001"})"),
+      lines(R"({"a":-0.5e+10,"b":[],"c":[[1,2],{"d":{}}],"e":null,"f":true,"g":false,"h":0,"i":1E5)"
+            R"( , "text" : "x" , "j":"\u0001"})"),
       "x|");
 }
 

@@ -1,4 +1,4 @@
-"""Writes and reads token files with nothing but struct and numpy: the independent side of the tests."""
+"""Writes and reads token files with struct and numpy: the independent side of the tests."""
 import pathlib
 import struct
 import sys
