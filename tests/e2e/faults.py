@@ -26,7 +26,7 @@ class FullDisk(support.EndToEnd):
             subprocess.run(["umount", "-l", str(directory)], check=True)
 
     def limited_files(self, size):
-        """Words in front of a command whose files may not grow beyond `size` bytes."""
+        """Words before the program: its files may not grow beyond `size` bytes."""
         return ["prlimit", f"--fsize={size}"]
 
     def may_mount(self):
@@ -52,7 +52,7 @@ class FullDisk(support.EndToEnd):
         options = self.options("run", **self.on_nvme())
         alone = support.environment(OMPI_MCA_btl="self")  # no shared-memory file of MPI's
         result = self.train(
-            options, ranks=None, env=alone, prefix=self.limited_files(600000), code=NO_ROOM
+            options, ranks=1, env=alone, wrapper=self.limited_files(1000000), code=NO_ROOM
         )
         self.assert_one_message(result, self.here / "nvme")
         self.assertEqual(support.steps_done(self.here / "run"), 0)
@@ -65,7 +65,7 @@ class FullDisk(support.EndToEnd):
         if not self.may_mount():
             self.fill_by_limit()
             return
-        with self.small_disk(one * 5 // 2) as disk:
+        with self.small_disk(one * 7 // 2) as disk:
             options = self.options(
                 "run",
                 checkpoint__every=2,
@@ -75,7 +75,7 @@ class FullDisk(support.EndToEnd):
             )
             self.train(options, ranks=2)
             filler = disk / "filler"
-            filler.write_bytes(bytes(one))
+            filler.write_bytes(bytes(one * 17 // 10))
             options["train.steps"] = 6
             result = self.train(options, ranks=2, code=NO_ROOM)
             self.assert_one_message(result, disk)
@@ -93,10 +93,10 @@ class FullDisk(support.EndToEnd):
 
     def fill_by_limit(self):
         options = self.options("run", train__steps=2)
-        self.train(options, ranks=None)
+        self.train(options, ranks=1)
         alone = support.environment(OMPI_MCA_btl="self")
         options["train.steps"] = 4
-        self.train(options, ranks=None, env=alone, prefix=self.limited_files(600000), code=NO_ROOM)
+        self.train(options, ranks=1, env=alone, wrapper=self.limited_files(1000000), code=NO_ROOM)
         self.assertEqual(os.readlink(support.checkpoint(self.here / "run")), "step-000000002")
         support.tensors(support.checkpoint(self.here / "run"))
 

@@ -162,7 +162,7 @@ class Processes(support.EndToEnd):
     def test_two_runs_in_one_run_directory_are_refused(self):
         options = self.options("run", train__steps=LONG)
         self.start(options)
-        result = self.train(options, ranks=2, code=support.BAD_INPUT)
+        result = self.train(options, ranks=2, code=support.USAGE)
         self.assert_one_message(result, self.here / "run")
 
 

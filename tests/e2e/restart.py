@@ -7,7 +7,7 @@ import time
 
 import support
 
-STEPS = 24
+STEPS = 60
 
 
 class Restart(support.EndToEnd):
@@ -15,30 +15,30 @@ class Restart(support.EndToEnd):
         return self.options(
             run,
             train__steps=STEPS,
-            checkpoint__every=3,
+            checkpoint__every=4,
             checkpoint__keep=2,
             run__peer_timeout=5,
             **changes,
         )
 
-    def kill_once(self, options, ranks, rank, moment):
-        """Starts the run and kills one rank after `moment` steps; returns how the run ended."""
+    def kill_once(self, options, ranks, rank, step, delay):
+        """Starts the run and kills one rank `delay` seconds after `step` is done; its exit code."""
         command = [*support.launcher(ranks), support.BINARY, "train", *support.words(options)]
         run = options["run.dir"]
         with support.Process(command) as process:
-            support.wait_until(
-                lambda: support.steps_done(run) >= int(moment) or process.popen.poll() is not None,
-                what=f"step {int(moment)}",
-            )
-            time.sleep((moment - int(moment)) * 0.2)
+            ended = lambda: process.popen.poll() is not None
+            support.wait_until(lambda: len(process.ranks()) == ranks or ended(), what="all ranks")
             processes = process.ranks()
-            if len(processes) == ranks:
+            support.wait_until(
+                lambda: support.steps_done(run) >= step or ended(), what=f"{step} steps"
+            )
+            time.sleep(delay)
+            if support.alive(processes[rank]):
                 os.kill(processes[rank], signal.SIGKILL)
             result = process.wait(60)
-            support.wait_until(
-                lambda: not any(map(support.alive, processes)), 30, "the end of all ranks"
-            )
-        return result
+            gone = lambda: not any(map(support.alive, processes))
+            support.wait_until(gone, 30, "the end of all ranks")
+        return result.code
 
     def compare(self, run, reference, exact=("loss", "grad_norm", "lr", "tokens")):
         self.assertEqual(support.series(run, *exact), support.series(reference, *exact))
@@ -50,23 +50,24 @@ class Restart(support.EndToEnd):
         killed = 0
         for part in range(4):
             options = self.run_options(f"killed-{part}", **self.on_nvme())
-            for time_of_death in sorted(moments.uniform(0, STEPS - 1) for _ in range(5)):
-                result = self.kill_once(options, 2, moments.randrange(2), time_of_death)
-                killed += result.code != 0
+            # The first one dies while it starts, the others later and later.
+            steps = [0, *sorted(moments.randrange(1, STEPS - 8) for _ in range(4))]
+            for step in steps:
+                delay = moments.uniform(0, 0.3 if step == 0 else 0.03)
+                killed += self.kill_once(options, 2, moments.randrange(2), step, delay) != 0
             self.train(options, ranks=2)
             with self.subTest(part=part):
                 self.compare(self.here / f"killed-{part}", self.here / "whole")
-        self.assertGreaterEqual(killed, 16)  # a kill may come when a run is over already
+        self.assertGreaterEqual(killed, 16)  # one may come when its run is over already
 
     def test_bf16_and_a_shuffled_epoch_end_survive_a_kill(self):
-        support.random_tokens(
-            self.here / "tokens.bin", 13 * 32 + 1, 257
-        )  # 13 sequences: epochs end inside steps
+        # 13 sequences: epochs end inside of steps.
+        support.random_tokens(self.here / "tokens.bin", 13 * 32 + 1, 257)
         common = {"model__dtype": "bf16", **self.on_nvme()}
         self.train(self.run_options("whole", **common), ranks=2)
         options = self.run_options("killed", **common)
-        for moment in (4.3, 10.6):
-            self.kill_once(options, 2, 1, moment)
+        killed = [self.kill_once(options, 2, 1, step, 0.005) for step in (4, 20, 40)]
+        self.assertTrue(any(killed))
         self.train(options, ranks=2)
         self.compare(self.here / "killed", self.here / "whole")
 
@@ -76,7 +77,7 @@ class Restart(support.EndToEnd):
         reference = support.series(self.here / "whole", "loss", "grad_norm", "tokens")
         for ranks in (1, 3, 4):
             run = f"to-{ranks}"
-            self.train({**self.run_options(run, **batch), "train.steps": 9}, ranks=2)
+            self.train({**self.run_options(run, **batch), "train.steps": 20}, ranks=2)
             self.train(self.run_options(run, **batch), ranks=ranks)
             found = support.series(self.here / run, "loss", "grad_norm", "tokens")
             self.assertEqual(len(found), len(reference))

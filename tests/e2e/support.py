@@ -65,7 +65,7 @@ class Process:
 
     def __init__(self, command, env=None, **popen):
         self.command = command
-        self.out, self.err = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
+        self.out, self.err = (tempfile.TemporaryFile("w+", errors="replace") for _ in range(2))
         self.popen = subprocess.Popen(
             [str(word) for word in command],
             stdin=subprocess.DEVNULL,
@@ -137,9 +137,10 @@ def alive(pid):
     return executable(pid) == BINARY
 
 
-def spillway(*arguments, ranks=None, timeout=120, env=None, prefix=(), **popen):
-    """Runs the program to its end."""
-    with Process([*prefix, *launcher(ranks), BINARY, *arguments], env=env, **popen) as process:
+def spillway(*arguments, ranks=None, timeout=120, env=None, wrapper=(), **popen):
+    """Runs the program to its end; each rank is started by the words of `wrapper`."""
+    command = [*launcher(ranks), *wrapper, BINARY, *arguments]
+    with Process(command, env=env, **popen) as process:
         return process.wait(timeout)
 
 
@@ -309,7 +310,7 @@ def wait_until(condition, timeout=60, what="a condition"):
     while not condition():
         if time.monotonic() > end:
             raise AssertionError(f"waited {timeout} s for {what}")
-        time.sleep(0.01)
+        time.sleep(0.002)
 
 
 def main():
