@@ -86,7 +86,9 @@ struct Reader {
   void build(model::ModelSpec spec, DType compute, std::int64_t T) {
     options.data.seq_len = T;
     planned = prepare_plan(options, std::move(spec), {.compute = compute, .weights_only = true}, 1);
-    auto const request = planned.request(options, {}, resident_bytes(), 1, {.B = 1, .T = T}, 1);
+    auto const budget = options.offload.host_memory.value_or(default_host_memory(1));
+    auto const request =
+        planned.request(options, {}, {resident_bytes(), budget}, 1, {.B = 1, .T = T}, 1);
     machinery =
         std::make_unique<Machinery>(options, planned, offload::make_plan(request), Ranks{}, "");
     engine = machinery->make_engine(planned, *comm, {});

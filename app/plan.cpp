@@ -51,9 +51,10 @@ int run_plan(Arguments const& arguments) {
   std::int64_t const micro = micro_batch_size(options, ranks);
   int const micro_batches = narrow<int>(options.train.global_batch / ranks / micro);
   int const waves = options.train.wave > 0 ? waves_of(micro_batches, options.train.wave) : 0;
+  auto const budget = options.offload.host_memory.value_or(default_host_memory(local));
   auto const request =
-      planned.request(options, {.size = ranks, .local_size = local}, kBaseBytes, micro_batches,
-                      {.B = micro, .T = options.data.seq_len}, waves);
+      planned.request(options, {.size = ranks, .local_size = local}, {kBaseBytes, budget},
+                      micro_batches, {.B = micro, .T = options.data.seq_len}, waves);
   auto const plan = offload::make_plan(request);
   fmt::print("{} parameters on {} rank(s), {} bytes of state each\n{}", planned.spec.parameters,
              ranks, plan.nvme_bytes + plan.store_bytes.states, offload::describe(plan, request));

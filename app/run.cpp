@@ -93,7 +93,7 @@ Planned prepare_plan(Options const& options, model::ModelSpec spec, optim::State
   return planned;
 }
 
-offload::PlanRequest Planned::request(Options const& options, Ranks ranks, std::uint64_t base_bytes,
+offload::PlanRequest Planned::request(Options const& options, Ranks ranks, HostMemory memory,
                                       int micro_batches, model::Shape micro, int waves) const {
   train::EngineOptions engine{.micro = micro,
                               .micro_batches = micro_batches,
@@ -111,8 +111,8 @@ offload::PlanRequest Planned::request(Options const& options, Ranks ranks, std::
   request.optimizer = want_of(options.offload.optimizer);
   request.gradients = want_of(options.offload.gradients);
   request.directory_weights.assign(options.offload.nvme.size(), 1.0);
-  request.host_memory = options.offload.host_memory.value_or(default_host_memory(ranks.local_size));
-  request.base_bytes = base_bytes;
+  request.host_memory = memory.budget;
+  request.base_bytes = memory.base;
   request.threads = threads;
   request.slot_bytes = options.offload.slot;
   return request;

@@ -35,13 +35,20 @@ struct Ranks {
 /// ranks of the host.
 int engine_threads(TrainOptions const& options, int local_ranks);
 
+/// Host memory of one rank, in bytes. Plans must agree between ranks, so it is the same on all.
+struct HostMemory {
+  std::uint64_t base = 0;    // what the process holds before the engine is there
+  std::uint64_t budget = 0;  // offload.host_memory, or what the host leaves
+};
+
 /// What the planner is asked, from options. Keeps the decoder that it refers to.
+
 struct Planned {
   model::ModelSpec spec;
   std::unique_ptr<model::Decoder> decoder;
   optim::StateTypes types;
   int threads = 1;
-  offload::PlanRequest request(Options const& options, Ranks ranks, std::uint64_t base_bytes,
+  offload::PlanRequest request(Options const& options, Ranks ranks, HostMemory memory,
                                int micro_batches, model::Shape micro, int waves) const;
 };
 Planned prepare_plan(Options const& options, model::ModelSpec spec, optim::StateTypes types,

@@ -57,7 +57,8 @@ class Training {
 
   void open_run_directory();
   void open_inputs();
-  void plan_memory();
+  HostMemory agree_on_memory();
+  void plan_memory(HostMemory memory);
   void load_state();
   void start_weights();
   void say_what_runs();
@@ -106,7 +107,8 @@ int Training::run() {
               resume_.reader->state().step, steps());
     return 0;
   }
-  collectively(comm_, [&] { plan_memory(); });
+  HostMemory const memory = agree_on_memory();
+  collectively(comm_, [&] { plan_memory(memory); });
   engine_ = machinery_->make_engine(planned_, comm_, oversight_.set_phase);
   load_state();
   collectively(comm_, [&] {
@@ -164,14 +166,29 @@ void Training::open_inputs() {
                   .ranks = comm_.size()};
 }
 
-void Training::plan_memory() {
+// Ranks that planned from different numbers would walk different schedules.
+HostMemory Training::agree_on_memory() {
+  double const mine[2] = {static_cast<double>(resident_bytes() + exchange_bytes()),
+                          static_cast<double>(options_.offload.host_memory.value_or(
+                              default_host_memory(comm_.local_size())))};
+  auto const all = comm_.all_gather_values(mine);
+  double base = all[0];
+  double budget = all[1];
+  for (std::size_t at = 2; at < all.size(); at += 2) {
+    base = std::max(base, all[at]);
+    budget = std::min(budget, all[at + 1]);
+  }
+  return {static_cast<std::uint64_t>(base), static_cast<std::uint64_t>(budget)};
+}
+
+void Training::plan_memory(HostMemory memory) {
   // Waves change the order of sums: a resumed run keeps those of its checkpoint, whatever the
   // budget is now.
   int const wanted = options_.train.wave > 0
                          ? waves_of(batch_shape_.micro_batches, options_.train.wave)
                          : resume_.waves_for(batch_shape_.micro_batches);
-  auto const request = planned_.request(options_, ranks(), resident_bytes() + exchange_bytes(),
-                                        batch_shape_.micro_batches, batch_shape_.micro, wanted);
+  auto const request = planned_.request(options_, ranks(), memory, batch_shape_.micro_batches,
+                                        batch_shape_.micro, wanted);
   offload::Plan plan = offload::make_plan(request);
   log_.root(Level::debug, "\n{}", offload::describe(plan, request));
   std::string const probe =

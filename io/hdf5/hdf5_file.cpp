@@ -47,6 +47,19 @@ Hdf5Properties dataset_properties() {
   return properties;
 }
 
+/// The library's cache of metadata would grow to 32 MiB while thousands of virtual datasets are
+/// made, and a rank's memory is planned.
+void bound_metadata_cache(Hdf5Properties const& access) {
+  H5AC_cache_config_t config{};
+  config.version = H5AC__CURR_CACHE_CONFIG_VERSION;
+  check_hdf5(H5Pget_mdc_config(access.get(), &config), "H5Pget_mdc_config");
+  config.set_initial_size = true;
+  config.initial_size = std::size_t{512} << 10;
+  config.min_size = config.initial_size;
+  config.max_size = config.initial_size;
+  check_hdf5(H5Pset_mdc_config(access.get(), &config), "H5Pset_mdc_config");
+}
+
 /// File access shared by all ways to open: our own run lock guards writing, and flock is refused by
 /// many cluster file systems; V110 is the oldest bound that has virtual datasets, and every cluster
 /// reads it.
@@ -56,6 +69,7 @@ Hdf5Properties access_properties() {
   check_hdf5(H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_V110),
              "H5Pset_libver_bounds");
   check_hdf5(H5Pset_fclose_degree(access.get(), H5F_CLOSE_SEMI), "H5Pset_fclose_degree");
+  bound_metadata_cache(access);
   return access;
 }
 

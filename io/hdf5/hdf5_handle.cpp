@@ -77,6 +77,8 @@ Hdf5Session::Hdf5Session() {
   H5Eget_auto2(H5E_DEFAULT, &printer, &printer_data_);
   printer_ = reinterpret_cast<void*>(printer);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+  // Freed blocks go back to the allocator, not to lists of the library's own.
+  H5set_free_list_limits(1 << 18, 1 << 14, 1 << 18, 1 << 14, 1 << 18, 1 << 14);
 }
 
 Hdf5Session::~Hdf5Session() {
