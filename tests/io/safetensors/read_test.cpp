@@ -169,7 +169,7 @@ std::size_t resident_pages(std::filesystem::path const& path) {
   std::size_t const size = std::filesystem::file_size(path);
   int const fd = ::open(path.c_str(), O_RDONLY);
   void* const map = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
-  std::vector<unsigned char> pages(size / 4096);
+  std::vector<unsigned char> pages((size + 4095) / 4096);
   EXPECT_EQ(::mincore(map, size, pages.data()), 0);
   ::munmap(map, size);
   ::close(fd);
