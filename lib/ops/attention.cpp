@@ -131,7 +131,8 @@ void add_by_key(float const* scores, float const* rows, std::int64_t keys, std::
                  isa);
 }
 
-// k and v of keys [key, key + keys), padded to whole register blocks.
+// k and v of keys [key, key + keys), padded with 0 to whole register blocks. The scores of padding
+// are then 0 and stay so, and it adds nothing to the rows of dk and dv that follow.
 template <class T>
 void load_keys(AttentionForward<T> const& args, QueryTile const& tile, std::int64_t key,
                std::int64_t keys, float* k, float* v, Isa isa) {
@@ -219,8 +220,6 @@ void backward_queries(AttentionBackward<T> const& args, QueryTile const& tile,
     score_keys(t.k, t.q_t, keys, f.head_dim, t.p, isa);
     mask_scores(scores, f.window, isa);
     probabilities(scores, t.logsumexp, isa);
-    // Padding must add nothing to the rows of dk and dv that follow.
-    std::fill_n(t.p + keys * kQueries, (padded - keys) * kQueries, 0.0f);
     score_keys(t.v, t.dout_t, keys, f.head_dim, t.dp, isa);
     add_by_key(t.p, t.dout, keys, width, t.dv + key * width, isa);
     softmax_backward(t.p, padded, t.dot, t.dp, isa);
