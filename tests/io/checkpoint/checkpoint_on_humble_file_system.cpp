@@ -20,7 +20,7 @@ void check(bool holds, std::string_view what) {
 }
 
 void save_replace_and_verify() {
-  test::TempDir const dir;
+  test::TempDir const dir(test::Place::memory);
   auto const engine = test::test_engine();
   auto const schema = test::awkward_schema(DType::bf16);
   CheckpointReader(test::save(dir.path(), schema, 2, 1, *engine)).verify(*engine);

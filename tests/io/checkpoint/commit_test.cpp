@@ -70,7 +70,7 @@ void expect_sound(fs::path const& checkpoints, Engine& engine) {
 }  // namespace
 
 TEST(CommitTest, a_save_leaves_the_checkpoint_and_latest_and_nothing_else) {
-  TempDir const dir;
+  TempDir const dir(Place::memory);
   auto const engine = test_engine();
   auto const path =
       save(dir.path() / "run" / "checkpoints", awkward_schema(DType::bf16), 3, 12, *engine);
@@ -88,7 +88,7 @@ TEST(CommitTest, a_save_leaves_the_checkpoint_and_latest_and_nothing_else) {
 }
 
 TEST(CommitTest, the_points_come_in_the_order_that_keeps_names_behind_bytes) {
-  TempDir const dir;
+  TempDir const dir(Place::memory);
   std::vector<std::string> points{
       "index written", "index synced",  "checksums written", "checksums synced", "directory synced",
       "renamed",       "parent synced", "latest written",    "latest renamed",   "latest synced"};
@@ -98,14 +98,14 @@ TEST(CommitTest, the_points_come_in_the_order_that_keeps_names_behind_bytes) {
 }
 
 TEST(CommitTest, killed_at_any_point_of_the_commit_older_checkpoints_and_latest_are_valid) {
-  TempDir const scratch;
+  TempDir const scratch(Place::memory);
   auto const engine = test_engine();
   auto const schema = small_schema();
   points_of_a_commit(scratch.path(), 1);
   for (std::int64_t step : {2, 1}) {  // a new step, and step 1 once more after a rollback
     for (auto const& point : points_of_a_commit(scratch.path(), step)) {
       SCOPED_TRACE(fmt::format("step {}, killed after '{}'", step, point));
-      TempDir const dir;
+      TempDir const dir(Place::memory);
       save(dir.path(), schema, 2, 1, *engine);
       int const status = status_of_child([&] {
         auto const own = test_engine();
@@ -136,7 +136,7 @@ TEST(CommitTest, killed_at_any_point_of_the_commit_older_checkpoints_and_latest_
 TEST(CommitTest, killed_in_any_write_of_a_shard_the_older_checkpoint_is_valid) {
   auto const engine = test_engine();
   auto const schema = small_schema();
-  TempDir const dir;
+  TempDir const dir(Place::memory);
   save(dir.path(), schema, 2, 1, *engine);
   for (int writes = 0; writes < 12; ++writes) {
     int const status = status_of_child([&] {
@@ -152,7 +152,7 @@ TEST(CommitTest, killed_in_any_write_of_a_shard_the_older_checkpoint_is_valid) {
 }
 
 TEST(CommitTest, leftovers_of_another_number_of_ranks_do_not_get_into_a_checkpoint) {
-  TempDir const dir;
+  TempDir const dir(Place::memory);
   auto const engine = test_engine();
   auto const schema = small_schema();
   write_shards(prepare_checkpoint(dir.path(), 3), schema, 4, *engine);
@@ -164,7 +164,7 @@ TEST(CommitTest, leftovers_of_another_number_of_ranks_do_not_get_into_a_checkpoi
 }
 
 TEST(CommitTest, leftovers_are_named_and_removed_and_nothing_else_is) {
-  TempDir const dir;
+  TempDir const dir(Place::memory);
   auto const engine = test_engine();
   auto const schema = small_schema();
   save(dir.path(), schema, 1, 8, *engine);
@@ -184,7 +184,7 @@ TEST(CommitTest, leftovers_are_named_and_removed_and_nothing_else_is) {
 }
 
 TEST(CommitTest, a_checkpoint_set_aside_for_a_successor_that_never_came_gets_its_name_back) {
-  TempDir const dir;
+  TempDir const dir(Place::memory);
   auto const engine = test_engine();
   auto const path = save(dir.path(), small_schema(), 1, 8, *engine);
   fs::rename(path, path.string() + ".tmp-old");
@@ -198,7 +198,7 @@ TEST(CommitTest, file_systems_without_locks_reservation_and_exchange_do_as_well)
 }
 
 TEST(CommitTest, a_discarded_save_gives_its_space_back) {
-  TempDir const dir;
+  TempDir const dir(Place::memory);
   auto const engine = test_engine();
   write_shards(prepare_checkpoint(dir.path(), 9), small_schema(), 1, *engine);
   discard_checkpoint(dir.path(), 9);
@@ -207,7 +207,7 @@ TEST(CommitTest, a_discarded_save_gives_its_space_back) {
 }
 
 TEST(CommitTest, a_shard_that_changed_after_its_rank_finished_is_not_committed) {
-  TempDir const dir;
+  TempDir const dir(Place::memory);
   auto const engine = test_engine();
   auto const schema = small_schema();
   auto const directory = prepare_checkpoint(dir.path(), 9);

@@ -31,7 +31,7 @@ class DamageTest : public testing::Test {
         << "damaged: " << file << ", reported: '" << error << "'";
   }
 
-  TempDir dir;
+  TempDir dir{Place::memory};
   std::unique_ptr<Engine> engine;
   fs::path path;
 };
@@ -139,6 +139,20 @@ TEST_F(DamageTest, a_directory_where_a_file_should_be_is_an_error) {
   fs::remove(path / "shard-00000-of-00002.h5");
   fs::create_directory(path / "shard-00000-of-00002.h5");
   expect_named("shard-00000-of-00002.h5");
+}
+
+TEST(ManifestTest, every_byte_is_in_a_dataset_or_in_the_metadata) {
+  auto const schema = awkward_schema(DType::f32);
+  ShardRecord shard{"a.h5", 100'000, 0, {}, {}};
+  shard.extents = {{UnitId{0}, SavedKind::weight, 4096, 4096, 0},
+                   {UnitId{0}, SavedKind::m, 20'480, 4096, 1},  // right behind the first
+                   {UnitId{0}, SavedKind::v, 0, 0, 2},          // empty, nowhere
+                   {UnitId{1}, SavedKind::weight, 40'960, 8192, 2}};
+  std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
+  for (auto const& range : metadata_ranges(schema, shard))
+    ranges.emplace_back(range.begin, range.end);
+  EXPECT_EQ(ranges, (std::vector<std::pair<std::uint64_t, std::uint64_t>>{
+                        {0, 4096}, {36'864, 40'960}, {73'728, 100'000}}));
 }
 
 TEST(ManifestTest, any_missing_entry_is_named) {

@@ -20,11 +20,11 @@ namespace {
 
 constexpr int kRefused = 40;  // exit code of a child whose save was refused for want of room
 
-/// A save in a process that may not write files beyond `limit` bytes.
+/// A save in a process that may not write files beyond `limit` bytes; trying to would end it by
+/// signal.
 int save_with_file_limit(fs::path const& checkpoints, rlim_t limit) {
   return status_of_child([&] {
     auto const engine = test_engine();
-    ::signal(SIGXFSZ, SIG_IGN);
     rlimit const limits{limit, limit};
     ::setrlimit(RLIMIT_FSIZE, &limits);
     try {
@@ -40,7 +40,7 @@ int save_with_file_limit(fs::path const& checkpoints, rlim_t limit) {
 }  // namespace
 
 TEST(FullDiskTest, a_file_size_limit_in_any_write_is_no_room_and_harms_nothing) {
-  TempDir const dir;
+  TempDir const dir(Place::memory);
   auto const engine = test_engine();
   auto const path = save(dir.path(), awkward_schema(DType::f32), 2, 1, *engine);
   auto const largest = fs::file_size(path / "shard-00000-of-00002.h5");
@@ -60,13 +60,12 @@ TEST(FullDiskTest, a_file_size_limit_in_any_write_is_no_room_and_harms_nothing) 
 }
 
 TEST(FullDiskTest, an_index_that_does_not_fit_is_no_room) {
-  TempDir const dir;
+  TempDir const dir(Place::memory);
   auto const engine = test_engine();
   auto const schema = awkward_schema(DType::f32);
   auto const parts = write_shards(prepare_checkpoint(dir.path(), 2), schema, 2, *engine);
   for (rlim_t limit : {0, 4096, 20'000}) {
     int const status = status_of_child([&] {
-      ::signal(SIGXFSZ, SIG_IGN);
       rlimit const limits{limit, limit};
       ::setrlimit(RLIMIT_FSIZE, &limits);
       try {
@@ -86,7 +85,7 @@ TEST(FullDiskTest, an_index_that_does_not_fit_is_no_room) {
 // A small tmpfs in a mount namespace of the child's own; where even that is forbidden, a file size
 // limit stands in.
 TEST(FullDiskTest, a_full_file_system_refuses_the_save_and_takes_the_next_once_there_is_room) {
-  TempDir const dir;
+  TempDir const dir(Place::memory);
   int const status = status_of_child([&] {
     bool const mounted = ::unshare(CLONE_NEWNS) == 0 &&
                          ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
@@ -130,7 +129,7 @@ TEST(FullDiskTest, a_full_file_system_refuses_the_save_and_takes_the_next_once_t
 }
 
 TEST(FullDiskTest, the_refusal_says_how_much_is_needed) {
-  TempDir const dir;
+  TempDir const dir(Place::memory);
   auto const engine = test_engine();
   auto schema = awkward_schema(DType::f32);
   // 4 PB: more than any file system has. HDF5 only lays the file out, so that this costs nothing.

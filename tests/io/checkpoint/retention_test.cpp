@@ -24,7 +24,7 @@ TEST(RetentionTest, names_and_steps_correspond) {
 }
 
 TEST(RetentionTest, an_empty_directory_of_a_final_name_is_passed_over_with_its_reason) {
-  TempDir const dir;
+  TempDir const dir(Place::memory);
   auto const engine = test_engine();
   auto const schema = awkward_schema(DType::f32);
   save(dir.path(), schema, 1, 5, *engine);
@@ -47,7 +47,7 @@ TEST(RetentionTest, an_empty_directory_of_a_final_name_is_passed_over_with_its_r
 }
 
 TEST(RetentionTest, nothing_to_resume_from_is_no_error) {
-  TempDir const dir;
+  TempDir const dir(Place::memory);
   std::vector<std::string> skipped;
   EXPECT_EQ(open_newest(dir.path(), skipped), nullptr);
   EXPECT_EQ(open_newest(dir.path() / "not there", skipped), nullptr);
@@ -74,7 +74,7 @@ TEST(RetentionTest, by_number_and_not_by_spelling) {
 }
 
 TEST(RetentionTest, a_protected_checkpoint_is_known_through_a_link) {
-  TempDir const dir;
+  TempDir const dir(Place::memory);
   fs::create_directory(dir.path() / "step-000000001");
   fs::create_directory(dir.path() / "step-000000002");
   fs::create_symlink("step-000000001", dir.path() / "latest");
@@ -83,7 +83,7 @@ TEST(RetentionTest, a_protected_checkpoint_is_known_through_a_link) {
 }
 
 TEST(RetentionTest, a_removed_checkpoint_is_gone_and_others_are_not) {
-  TempDir const dir;
+  TempDir const dir(Place::memory);
   auto const engine = test_engine();
   auto const schema = awkward_schema(DType::f32);
   auto const first = save(dir.path(), schema, 1, 1, *engine);

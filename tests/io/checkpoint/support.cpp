@@ -16,8 +16,20 @@ namespace spillway::io::test {
 
 namespace fs = std::filesystem;
 
-TempDir::TempDir() {
-  std::string pattern = (fs::temp_directory_path() / "spillway-checkpoint-XXXXXX").string();
+namespace {
+
+fs::path directory_of(Place place) {
+  fs::path const memory = "/dev/shm";
+  std::error_code error;
+  auto const space = fs::space(memory, error);
+  bool const roomy = !error && space.available > (std::uintmax_t{256} << 20);
+  return place == Place::memory && roomy ? memory : fs::temp_directory_path();
+}
+
+}  // namespace
+
+TempDir::TempDir(Place place) {
+  std::string pattern = (directory_of(place) / "spillway-checkpoint-XXXXXX").string();
   if (::mkdtemp(pattern.data()) == nullptr) fail(Fault::io, "cannot create a temporary directory");
   path_ = pattern;
 }

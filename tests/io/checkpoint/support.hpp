@@ -16,9 +16,13 @@
 
 namespace spillway::io::test {
 
+/// Where temporary files are: a disk, so that transfers are direct; or memory where there is enough
+/// of it, for cases that sync hundreds of times and whose point is not the disk.
+enum class Place { disk, memory };
+
 class TempDir {
  public:
-  TempDir();
+  explicit TempDir(Place place = Place::disk);
   ~TempDir();
   TempDir(TempDir const&) = delete;
   TempDir& operator=(TempDir const&) = delete;
