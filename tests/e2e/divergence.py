@@ -14,7 +14,7 @@ POISON = 255
 
 
 class Divergence(support.EndToEnd):
-    """A model whose embedding of one token is NaN, and data that has the token where a test wants it."""
+    """A model whose embedding of one token is NaN; data has the token where a test wants it."""
 
     def setUp(self):
         super().setUp()

@@ -1,4 +1,4 @@
-"""From text to text: tokenize, train on two ranks, generate; what was learnt by heart comes back."""
+"""From text to text: tokenize, train on two ranks, generate; what was learnt comes back."""
 
 import subprocess
 
