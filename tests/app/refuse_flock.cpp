@@ -1,5 +1,5 @@
-// Preloaded into a program: flock as on a file system that refuses it, with the errno in
-// REFUSE_FLOCK.
+// Linked into a program, before the C library: flock as on a file system that refuses it, with the
+// errno in REFUSE_FLOCK.
 #include <cerrno>
 #include <cstdlib>
 

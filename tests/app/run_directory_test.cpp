@@ -93,9 +93,8 @@ TEST(run_directory, a_file_system_without_locks_is_a_warning) {
   test::TempDir const temp;
   for (auto const& [code, symbol] : {std::pair{ENOLCK, "ENOLCK"}, std::pair{ENOTSUP, "EOPNOTSUPP"},
                                      std::pair{ENOSYS, "ENOSYS"}}) {
-    auto const finished = test::run_shell(
-        "LD_PRELOAD=" SPILLWAY_REFUSE_FLOCK " REFUSE_FLOCK=" + std::to_string(code) +
-        " " SPILLWAY_HOLDER " " + temp.file("run"));
+    auto const finished = test::run_shell("REFUSE_FLOCK=" + std::to_string(code) +
+                                          " " SPILLWAY_HOLDER_WITHOUT_LOCKS " " + temp.file("run"));
     EXPECT_EQ(finished.code, 0) << finished.out << finished.err;
     EXPECT_NE(finished.out.find("cannot be locked"), std::string::npos) << finished.out;
     EXPECT_NE(finished.out.find("(" + std::string(symbol) + ")"), std::string::npos)
