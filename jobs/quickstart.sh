@@ -8,13 +8,13 @@
 # time. As root or as a user with sudo.
 #
 #   TEXT=FILE   learns that text (default: the King James Bible of Debian's package bible-kjv)
-#   STEPS=N     optimizer steps (default 160)
+#   STEPS=N     optimizer steps (default 100)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 say() { printf '\n== %s\n' "$*"; }
 
-steps=${STEPS:-160}
+steps=${STEPS:-100}
 work=build/quickstart
 spillway=build/release/spillway
 
@@ -76,11 +76,11 @@ seq_len = 256
 steps = $steps
 global_batch = 8
 micro_batch = 4
-eval_every = 80
+eval_every = 50
 log_every = 10
 threads = $(( $(nproc) > 1 ? $(nproc) / 2 : 1 ))
 [optim]
-lr = 2e-3
+lr = 3e-3
 warmup_steps = 10
 [zero]
 stage = 3
@@ -114,8 +114,8 @@ steps_done() { if [ -f "$metrics" ]; then wc -l <"$metrics"; else echo 0; fi; }
 "${train[@]}" &
 job=$!
 trap 'kill "$job" 2>/dev/null || true' EXIT
-half=$((steps / 2))
-while [ "$(steps_done)" -lt "$half" ] && kill -0 "$job" 2>/dev/null; do sleep 0.1; done
+half=$((steps / 2 + 5))
+while [ "$(steps_done)" -lt "$half" ] && kill -0 "$job" 2>/dev/null; do sleep 0.05; done
 victim=$(ps -o pid=,comm= --ppid "$job" | awk '$2 == "spillway" {pid = $1} END {print pid}')
 [ -n "$victim" ] || { echo "The run ended before it was to be killed." >&2; exit 1; }
 
@@ -123,7 +123,10 @@ say "5. kill -9 $victim: one of the two ranks dies after step $(steps_done)"
 kill -9 "$victim"
 code=0
 wait "$job" || code=$?
-echo "mpirun returned $code; the newest checkpoint is $(readlink "$work/run/checkpoints/latest")"
+newest=$(readlink "$work/run/checkpoints/latest")
+echo "mpirun returned $code; the newest checkpoint is $newest"
+losses() { sed -n 's/.*"step": \([0-9]*\), "loss": \([^,]*\),.*/\1 \2/p' "$1"; }
+losses "$metrics" >"$work/losses-before"
 
 say "6. The same command again: it goes on from there"
 echo "${train[*]}"
@@ -131,11 +134,19 @@ echo "${train[*]}"
 job=$!
 wait "$job"
 trap - EXIT
+# The steps after the checkpoint were computed twice, in two processes: the same to the last digit?
+losses "$metrics" | head -n "$(wc -l <"$work/losses-before")" >"$work/losses-after"
+if cmp -s "$work/losses-before" "$work/losses-after"; then
+  echo "The steps from $newest to the kill were computed twice: the losses are the same, bit for bit."
+else
+  echo "The steps after $newest gave other losses the second time:" >&2
+  diff "$work/losses-before" "$work/losses-after" >&2 || true
+  exit 1
+fi
 
 say "7. What came out"
-loss_of() { sed -n 's/.*"loss": *\([0-9.eE+-]*\).*/\1/p' | awk '{printf "%.4f", $1}'; }
-first=$(head -n 1 "$metrics" | loss_of) last=$(tail -n 1 "$metrics" | loss_of)
-echo "loss: $first at step 1, $last at step $(steps_done)"
+losses "$metrics" | awk 'NR == 1 {printf "loss: %.4f at step %d", $2, $1}
+                         END {printf ", %.4f at step %d\n", $2, $1}'
 checkpoint=$work/run/checkpoints/$(readlink "$work/run/checkpoints/latest")
 prompt=${PROMPT:-And the LORD said unto }
 echo "a sample: spillway generate --checkpoint $checkpoint --prompt \"$prompt\" ..."
