@@ -18,6 +18,7 @@
 #include "app/run_directory.hpp"
 #include "app/saver.hpp"
 #include "app/speed.hpp"
+#include "app/start_checks.hpp"
 #include "app/state_fill.hpp"
 #include "app/time_limit.hpp"
 #include "io/safetensors/safetensors_weights.hpp"
@@ -60,6 +61,7 @@ class Training {
   HostMemory agree_on_memory();
   void plan_memory(HostMemory memory);
   void load_state();
+  void open_saver();
   void start_weights();
   void say_what_runs();
   int loop();
@@ -111,6 +113,7 @@ int Training::run() {
   collectively(comm_, [&] { plan_memory(memory); });
   engine_ = machinery_->make_engine(planned_, comm_, oversight_.set_phase);
   load_state();
+  open_saver();
   collectively(comm_, [&] {
     batches_ = std::make_unique<Batches>(
         *tokens_,
@@ -225,21 +228,33 @@ void Training::load_state() {
     }
     fall_back(options_, comm_, log_, outcome.text, *outcome.fault, resume_);
   }
+  if (resume_.reader) compare_data_order(resume_.reader->state().json, training_state().json, log_);
+}
+
+void Training::open_saver() {
+  auto const schema = checkpoint_schema(planned_.spec, planned_.types.compute);
   SaverOptions saver{.directory = options_.checkpoint_dir(),
                      .keep = options_.checkpoint.keep,
                      .owns_directory = options_.checkpoint.dir.empty()};
   if (resume_.reader) saver.resumed_from = resume_.reader->directory();
+  collectively(comm_, [&] {
+    if (root()) prepare_checkpoints(options_.checkpoint_dir(), log_);
+  });
   saver_ =
       std::make_unique<Saver>(saver, schema, comm_, machinery_->io(), machinery_->store(), log_);
+  std::string const host = host_name();
+  auto const hosts = comm_.gather(std::as_bytes(std::span(host)), Rank{0});
   collectively(comm_, [&] {
     if (!root()) return;
-    std::filesystem::create_directories(options_.checkpoint_dir());
-    for (auto const& name : io::clean_leftovers(options_.checkpoint_dir()))
-      log_.root("removed {}: a save that did not finish", name);
-    directory_->write_provenance(
-        options_, {.hosts = {host_name()},
-                   .mpi = comm::mpi_library_version(),
-                   .resumed_step = resume_.reader ? resume_.reader->state().step : 0});
+    check_room(
+        options_.checkpoint_dir(),
+        io::shard_file_bytes(schema, comm_.size()) * static_cast<std::uint64_t>(comm_.size()),
+        resume_.reader != nullptr, log_);
+    Start start{.mpi = comm::mpi_library_version(),
+                .resumed_step = resume_.reader ? resume_.reader->state().step : 0};
+    for (auto const& name : hosts)
+      start.hosts.emplace_back(reinterpret_cast<char const*>(name.data()), name.size());
+    directory_->write_provenance(options_, start);
   });
 }
 

@@ -57,6 +57,16 @@ class FullDisk(support.EndToEnd):
         self.assert_one_message(result, self.here / "nvme")
         self.assertEqual(support.steps_done(self.here / "run"), 0)
 
+    def test_a_disk_without_room_for_one_checkpoint_is_refused_before_the_first_step(self):
+        if not self.may_mount():  # the same fault, by a limit on files, is the next test's
+            self.fill_by_limit()
+            return
+        with self.small_disk(1 << 20) as disk:
+            options = self.options("run", checkpoint__dir=disk / "checkpoints")
+            result = self.train(options, ranks=2, code=NO_ROOM)
+            self.assert_one_message(result, disk, "are missing")
+            self.assertEqual(support.steps_done(self.here / "run"), 0)
+
     def test_a_disk_that_fills_up_while_saving_leaves_the_older_checkpoint_good(self):
         self.train(self.options("whole", checkpoint__every=2), ranks=2)
         one = sum(
