@@ -137,7 +137,7 @@ trap - EXIT
 # The steps after the checkpoint were computed twice, in two processes: the same to the last digit?
 losses "$metrics" | head -n "$(wc -l <"$work/losses-before")" >"$work/losses-after"
 if cmp -s "$work/losses-before" "$work/losses-after"; then
-  echo "The steps from $newest to the kill were computed twice: the losses are the same, bit for bit."
+  echo "The steps from $newest to the kill were computed twice: equal losses, bit for bit."
 else
   echo "The steps after $newest gave other losses the second time:" >&2
   diff "$work/losses-before" "$work/losses-after" >&2 || true

@@ -1,10 +1,11 @@
 #include "lib/core/bytes.hpp"
 
+#include <fmt/core.h>
+
 #include <array>
 #include <cctype>
 #include <charconv>
 #include <cmath>
-#include <fmt/core.h>
 
 #include "lib/core/error.hpp"
 
@@ -20,13 +21,13 @@ constexpr double kKi = 1024.0;
 constexpr std::array<Unit, 15> kUnits{{{"", 1},
                                        {"B", 1},
                                        {"K", kKi},
-                                       {"M", kKi * kKi},
-                                       {"G", kKi * kKi * kKi},
-                                       {"T", kKi * kKi * kKi * kKi},
+                                       {"M", kKi* kKi},
+                                       {"G", kKi* kKi* kKi},
+                                       {"T", kKi* kKi* kKi* kKi},
                                        {"KiB", kKi},
-                                       {"MiB", kKi * kKi},
-                                       {"GiB", kKi * kKi * kKi},
-                                       {"TiB", kKi * kKi * kKi * kKi},
+                                       {"MiB", kKi* kKi},
+                                       {"GiB", kKi* kKi* kKi},
+                                       {"TiB", kKi* kKi* kKi* kKi},
                                        {"kB", 1e3},
                                        {"KB", 1e3},
                                        {"MB", 1e6},
@@ -35,7 +36,8 @@ constexpr std::array<Unit, 15> kUnits{{{"", 1},
 
 [[noreturn]] void refuse(std::string_view text) {
   fail(Fault::usage, fmt::format("'{}' is not a size (a number and a unit). Write it like 4GiB or "
-                                 "512MiB?", text));
+                                 "512MiB?",
+                                 text));
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
 #include "lib/core/dtype.hpp"
 
-#include <array>
 #include <fmt/core.h>
+
+#include <array>
 #include <utility>
 
 #include "lib/core/error.hpp"

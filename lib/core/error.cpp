@@ -1,7 +1,8 @@
 #include "lib/core/error.hpp"
 
-#include <cstring>
 #include <fmt/core.h>
+
+#include <cstring>
 
 namespace spillway {
 

@@ -54,7 +54,8 @@ class Error : public std::exception {
 
 [[noreturn]] void fail(Fault fault, std::string problem, Where where = Where::here());
 
-/// Always on: input, files, configuration. Build costly texts only when needed: use `if (...) fail`.
+/// Always on: input, files, configuration. Build costly texts only when needed: use `if (...)
+/// fail`.
 void require(bool ok, Fault fault, std::string_view problem, Where where = Where::here());
 
 /// Our own bugs; throws Fault::internal.

@@ -31,7 +31,8 @@ class Log {
   template <class... Args>
   void local(Level level, fmt::format_string<Args...> text, Args&&... args) const {
     if (level >= least_)
-      write(level, fmt::format("[r{}] ", rank_.get()), fmt::format(text, std::forward<Args>(args)...));
+      write(level, fmt::format("[r{}] ", rank_.get()),
+            fmt::format(text, std::forward<Args>(args)...));
   }
 
   Rank rank() const { return rank_; }

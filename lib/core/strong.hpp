@@ -21,8 +21,8 @@ class Strong {
 };
 
 using Rank = Strong<struct RankTag, int>;
-using UnitId = Strong<struct UnitTag, int>;            // index into ModelSpec::units
-using Step = Strong<struct StepTag, std::int64_t>;     // optimizer step, the first is 1
+using UnitId = Strong<struct UnitTag, int>;                      // index into ModelSpec::units
+using Step = Strong<struct StepTag, std::int64_t>;               // optimizer step, the first is 1
 using FileOffset = Strong<struct FileOffsetTag, std::uint64_t>;  // bytes from the start of a file
 
 }  // namespace spillway

@@ -1,4 +1,5 @@
-// AdamW (Loshchilov & Hutter 2019) on a piece of a shard, fused with clipping and the split master weight.
+// AdamW (Loshchilov & Hutter 2019) on a piece of a shard, fused with clipping and the split master
+// weight.
 #pragma once
 
 #include <bit>
@@ -16,13 +17,14 @@ struct AdamwStep {
   float lr = 0;
   float beta1 = 0.9f, beta2 = 0.95f, eps = 1e-8f;
   float weight_decay = 0;
-  float bias1 = 1, bias2 = 1;   // 1 - beta^t
-  float grad_scale = 1;         // clipping factor
+  float bias1 = 1, bias2 = 1;  // 1 - beta^t
+  float grad_scale = 1;        // clipping factor
 };
 
-/// The fp32 master from its bf16 rounding and the difference of their bit patterns, and back, without loss.
-/// `hi` is the nearest bf16, and of two equally near ones the larger in magnitude: with ties to even the difference
-/// could be -32768 or +32768, one value too many for 16 bits. NaN stays NaN in `hi` and in the joined value.
+/// The fp32 master from its bf16 rounding and the difference of their bit patterns, and back,
+/// without loss. `hi` is the nearest bf16, and of two equally near ones the larger in magnitude:
+/// with ties to even the difference could be -32768 or +32768, one value too many for 16 bits. NaN
+/// stays NaN in `hi` and in the joined value.
 SPILLWAY_HD inline float join_master(bf16 hi, std::int16_t lo) {
   return std::bit_cast<float>((static_cast<std::uint32_t>(hi.bits) << 16) +
                               static_cast<std::uint32_t>(static_cast<std::int32_t>(lo)));
@@ -35,8 +37,9 @@ SPILLWAY_HD inline void split_master(float master, bf16& hi, std::int16_t& lo) {
   lo = nan ? std::int16_t{0} : static_cast<std::int16_t>(bits - (upper << 16));
 }
 
-/// Pieces of the state kinds of the same elements. fp32 training: weight in `hi32`, `hi`, `lo` null. bf16: the reverse.
-/// The gradient is fp32 (`grad32`) or bf16 (`grad16`). Decay holds for the elements of one call alike.
+/// Pieces of the state kinds of the same elements. fp32 training: weight in `hi32`, `hi`, `lo`
+/// null. bf16: the reverse. The gradient is fp32 (`grad32`) or bf16 (`grad16`). Decay holds for the
+/// elements of one call alike.
 struct AdamwState {
   std::int64_t n = 0;
   float* hi32 = nullptr;

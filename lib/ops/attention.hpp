@@ -9,13 +9,14 @@
 
 namespace spillway::ops {
 
-/// Head h of q reads head h / (heads / kv_heads) of k and v. Rows are positions: q row r, head h starts at
-/// q + r * q_stride + h * head_dim; strides in elements, so that q, k, v may lie in one [B*T, q|k|v] matrix.
+/// Head h of q reads head h / (heads / kv_heads) of k and v. Rows are positions: q row r, head h
+/// starts at q + r * q_stride + h * head_dim; strides in elements, so that q, k, v may lie in one
+/// [B*T, q|k|v] matrix.
 template <class T>
 struct AttentionForward {
   std::int64_t B = 0, T_ = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  float scale = 1;             // usually 1 / sqrt(head_dim)
-  std::int64_t window = 0;     // positions a query sees, itself included; 0: all before it
+  float scale = 1;          // usually 1 / sqrt(head_dim)
+  std::int64_t window = 0;  // positions a query sees, itself included; 0: all before it
   T const* q = nullptr;
   T const* k = nullptr;
   T const* v = nullptr;
@@ -33,8 +34,10 @@ struct AttentionBackward {
   T* dv = nullptr;
 };
 
-template <class T> void attention_forward(AttentionForward<T> const&, device::Stream&);
-template <class T> void attention_backward(AttentionBackward<T> const&, device::Stream&);
+template <class T>
+void attention_forward(AttentionForward<T> const&, device::Stream&);
+template <class T>
+void attention_backward(AttentionBackward<T> const&, device::Stream&);
 /// Stream scratch of either call.
 std::size_t attention_scratch_bytes(std::int64_t B, std::int64_t T_, std::int64_t heads,
                                     std::int64_t head_dim, int threads);

@@ -8,7 +8,8 @@
 
 namespace spillway::ops {
 
-/// x[r] = token_table[token[r]] (+ position_table[r % T_] where it is not null). Tokens must be in [0, V).
+/// x[r] = token_table[token[r]] (+ position_table[r % T_] where it is not null). Tokens must be in
+/// [0, V).
 template <class T>
 struct EmbeddingForward {
   std::int64_t rows = 0, T_ = 0, C = 0;
@@ -25,10 +26,12 @@ struct EmbeddingBackward {
   std::int32_t const* tokens = nullptr;
   T const* dx = nullptr;
   float* dtoken_table = nullptr;
-  float* dposition_table = nullptr;   // or null
+  float* dposition_table = nullptr;  // or null
 };
 
-template <class T> void embedding_forward(EmbeddingForward<T> const&, device::Stream&);
-template <class T> void embedding_backward(EmbeddingBackward<T> const&, device::Stream&);
+template <class T>
+void embedding_forward(EmbeddingForward<T> const&, device::Stream&);
+template <class T>
+void embedding_backward(EmbeddingBackward<T> const&, device::Stream&);
 
 }  // namespace spillway::ops

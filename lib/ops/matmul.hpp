@@ -1,4 +1,5 @@
-// Matrix product through oneDNN, with bf16 natively where the processor has it and through fp32 elsewhere.
+// Matrix product through oneDNN, with bf16 natively where the processor has it and through fp32
+// elsewhere.
 #pragma once
 
 #include <cstddef>
@@ -17,22 +18,22 @@ struct Matrix {
   std::int64_t stride = 0;  // elements between stored rows; 0: dense
 };
 
-/// c[M,N] = a[M,K] b[K,N] (+ bias[N]) (+ c). Sums run in fp32. Types: a and b equal; c f32 or a's type; bias
-/// of a's type. Bits depend on shapes, types and the stream's threads only.
+/// c[M,N] = a[M,K] b[K,N] (+ bias[N]) (+ c). Sums run in fp32. Types: a and b equal; c f32 or a's
+/// type; bias of a's type. Bits depend on shapes, types and the stream's threads only.
 struct MatmulArgs {
   std::int64_t M = 0, N = 0, K = 0;
   Matrix a{}, b{};
   void* c = nullptr;
   DType c_type = DType::f32;
-  std::int64_t c_stride = 0;     // 0: dense
+  std::int64_t c_stride = 0;  // 0: dense
   void const* bias = nullptr;
-  bool accumulate = false;       // add to c; for gradient accumulators (c f32)
+  bool accumulate = false;  // add to c; for gradient accumulators (c f32)
 };
 
 void matmul(MatmulArgs const& args, device::Stream& stream);
 
-/// Scratch that matmul takes from a stream of so many threads (0: as many as processors) for these shapes and
-/// types; under 2 MiB a thread.
+/// Scratch that matmul takes from a stream of so many threads (0: as many as processors) for these
+/// shapes and types; under 2 MiB a thread.
 std::size_t matmul_scratch_bytes(MatmulArgs const& args, int threads = 0);
 
 }  // namespace spillway::ops

@@ -8,9 +8,11 @@
 namespace spillway::ops {
 
 /// y = gelu(x), tanh form (Hendrycks & Gimpel 2016; "gelu_new").
-template <class T> void gelu_forward(std::int64_t n, T const* x, T* y, device::Stream&);
+template <class T>
+void gelu_forward(std::int64_t n, T const* x, T* y, device::Stream&);
 /// dx = dy * gelu'(x); dx may be dy.
-template <class T> void gelu_backward(std::int64_t n, T const* x, T const* dy, T* dx, device::Stream&);
+template <class T>
+void gelu_backward(std::int64_t n, T const* x, T const* dy, T* dx, device::Stream&);
 
 /// y = silu(gate) * up (Shazeer 2020), [n] each.
 template <class T>
@@ -21,7 +23,8 @@ void swiglu_backward(std::int64_t n, T const* gate, T const* up, T const* dy, T*
                      device::Stream&);
 
 /// y = a + b; y may be a or b.
-template <class T> void add(std::int64_t n, T const* a, T const* b, T* y, device::Stream&);
+template <class T>
+void add(std::int64_t n, T const* a, T const* b, T* y, device::Stream&);
 
 /// dbias[c] += sum over rows of dy[r, c], in a fixed order.
 template <class T>

@@ -14,11 +14,12 @@ template <class T>
 struct Rope {
   std::int64_t B = 0, T_ = 0, heads = 0, head_dim = 0;
   T* x = nullptr;
-  std::int64_t stride = 0;     // elements between rows
+  std::int64_t stride = 0;  // elements between rows
   float const* cosine = nullptr;
   float const* sine = nullptr;
 };
 
-template <class T> void rope(Rope<T> const&, Turn, device::Stream&);
+template <class T>
+void rope(Rope<T> const&, Turn, device::Stream&);
 
 }  // namespace spillway::ops

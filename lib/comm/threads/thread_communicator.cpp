@@ -4,7 +4,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "fmt/core.h"
+#include <fmt/core.h>
 #include "lib/comm/communicator.hpp"
 #include "lib/comm/rank_order_sum.hpp"
 #include "lib/core/error.hpp"

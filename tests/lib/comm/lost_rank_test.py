@@ -1,4 +1,4 @@
-"""Kills and stops ranks of a real mpirun: the rest must end soon, say why, and leave nothing behind.
+"""Kills and stops ranks of a real mpirun: the rest must end soon, say why and leave nothing.
 
 usage: lost_rank_test.py MPIRUN PROGRAM
 """
@@ -27,7 +27,8 @@ class Job:
                            OMPI_MCA_btl_vader_backing_directory=self.scratch.name)
         self.process = subprocess.Popen(
             [MPIRUN, "--oversubscribe", "-np", str(RANKS), PROGRAM, *map(str, orders)], text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment)
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+            env=environment)
         self.pids = {}
         self.errors = []
         self.reader = threading.Thread(target=lambda: self.errors.extend(self.process.stderr))

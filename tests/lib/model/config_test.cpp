@@ -1,3 +1,4 @@
+// What config.json may say, in both spellings, and what is refused by key and value.
 #include <gtest/gtest.h>
 
 #include <map>
