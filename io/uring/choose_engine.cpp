@@ -46,29 +46,30 @@ std::uint64_t lock_limit_bytes() {
   return ::getrlimit(RLIMIT_MEMLOCK, &limit) == 0 ? limit.rlim_cur : 0;
 }
 
-/// Which memory the kernel can be trusted with, found out on a small file and a ring of its own.
+/// What the ring can be trusted with, found out on a small file.
 struct SelfTest {
   std::string refusal;        // not empty: no ring at all
   std::string fixed_refusal;  // not empty: no fixed buffers
 };
 
-SelfTest test_ring(std::string const& probe_directory, ResultHook const& hook) {
+SelfTest test_ring(std::shared_ptr<Ring> const& ring, std::string const& probe_directory,
+                   ResultHook const& hook) {
   File const file = scratch_file(probe_directory);
   std::uint64_t const block = std::max<std::uint64_t>(4096, file.alignment());
   auto const memory = aligned_memory(self_test_blocks * block, block);
   std::span<std::byte> const blocks(memory.get(), self_test_blocks * block);
+  auto const outcome_of_test = [&] {
+    UringEngine engine(ring, block, "", hook);
+    return self_test(engine, file, blocks);
+  };
 
-  SelfTest outcome;
-  for (bool const fixed : {false, true}) {
-    auto [ring, error] = Ring::open(self_test_blocks);
-    if (!ring) return {refusal(error, sysctl_disabled()), ""};
-    std::span<std::byte> const buffers[] = {blocks};
-    // Where not even this little memory can be locked, the real buffers will be refused too.
-    if (fixed && ring->register_buffers(buffers).registered_bytes == 0) return outcome;
-    UringEngine engine(std::move(ring), block, "", hook);
-    (fixed ? outcome.fixed_refusal : outcome.refusal) = self_test(engine, file, blocks);
-    if (!outcome.refusal.empty()) return outcome;
-  }
+  SelfTest outcome{outcome_of_test(), ""};
+  if (!outcome.refusal.empty()) return outcome;
+  std::span<std::byte> const buffers[] = {blocks};
+  // Where not even this little memory can be locked, the real buffers will be refused too.
+  if (ring->register_buffers(buffers).registered_bytes == 0) return outcome;
+  outcome.fixed_refusal = outcome_of_test();
+  ring->unregister_buffers();
   return outcome;
 }
 
@@ -82,6 +83,11 @@ std::string refusal(int error, int sysctl_disabled) {
                        sysctl_disabled);
   if (error == EPERM)
     return "io_uring refused: a seccomp filter forbids it, as in many containers, EPERM";
+  if (error == ENOMEM)
+    return fmt::format(
+        "io_uring refused: no memory for a ring within the memory-lock limit (ulimit -l) of {}, "
+        "ENOMEM",
+        format_bytes(lock_limit_bytes()));
   return fmt::format("io_uring refused: {}", errno_text(error));
 }
 
@@ -100,20 +106,17 @@ std::string describe_buffers(Registration const& registration, std::uint64_t loc
 
 RingChoice make_uring_engine(EngineOptions const& options, std::string const& probe_directory,
                              ResultHook const& hook) {
-  SelfTest const test = test_ring(probe_directory, hook);
-  if (!test.refusal.empty())
-    return {nullptr, test.refusal.starts_with("io_uring") ? test.refusal
-                                                          : "io_uring refused: " + test.refusal};
-  auto [ring, error] = Ring::open(options.depth);
-  if (!ring) return {nullptr, refusal(error, sysctl_disabled())};
+  auto opened = Ring::open(options.depth);
+  if (!opened.ring) return {nullptr, refusal(opened.error, sysctl_disabled())};
+  std::shared_ptr<Ring> const ring = std::move(opened.ring);
+  SelfTest const test = test_ring(ring, probe_directory, hook);
+  if (!test.refusal.empty()) return {nullptr, "io_uring refused: " + test.refusal};
   std::string const buffers =
       test.fixed_refusal.empty()
           ? describe_buffers(ring->register_buffers(options.buffers), lock_limit_bytes())
           : "plain buffers, as with fixed ones " + test.fixed_refusal;
   std::string text = fmt::format("io_uring (depth {}, {})", ring->depth(), buffers);
-  return {
-      std::make_unique<UringEngine>(std::move(ring), options.block_bytes, std::move(text), hook),
-      ""};
+  return {std::make_unique<UringEngine>(ring, options.block_bytes, std::move(text), hook), ""};
 }
 
 std::unique_ptr<Engine> make_engine(EngineKind kind, EngineOptions const& options,

@@ -74,10 +74,13 @@ Ring::Ring(std::unique_ptr<Native> native, std::uint32_t depth)
   prepare_wake_up();
 }
 
-Ring::~Ring() {
-  // The kernel unlocks the memory of a closed ring some time later, and until then it counts
-  // against the limit.
-  if (!registered_.empty()) static_cast<void>(io_uring_unregister_buffers(&native_->ring));
+Ring::~Ring() { unregister_buffers(); }  // else they would stay locked until some time after
+
+void Ring::unregister_buffers() noexcept {
+  if (registered_.empty()) return;
+  registered_.clear();
+  static_cast<void>(
+      io_uring_unregister_buffers(&native_->ring));  // it can only say that there are none
 }
 
 Registration Ring::register_buffers(std::span<std::span<std::byte> const> buffers) {

@@ -29,7 +29,7 @@ struct Registration {
   int error = 0;  // why it is not all
 };
 
-/// For one thread, but for wake(). Requests in flight must not exceed depth().
+/// For one thread at a time, but for wake(). Requests in flight must not exceed depth().
 class Ring {
  public:
   struct Opened {
@@ -44,6 +44,7 @@ class Ring {
   std::uint32_t depth() const { return depth_; }
   /// Registers the first buffers, as many as the kernel takes.
   Registration register_buffers(std::span<std::span<std::byte> const> buffers);
+  void unregister_buffers() noexcept;
 
   void prepare(Request const& request);
   /// Hands what was prepared to the kernel and waits for at least one completion or wake(). 0 or an

@@ -15,7 +15,7 @@ void pause() { std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
 
 }  // namespace
 
-UringEngine::UringEngine(std::unique_ptr<Ring> ring, std::uint64_t block_bytes,
+UringEngine::UringEngine(std::shared_ptr<Ring> ring, std::uint64_t block_bytes,
                          std::string description, ResultHook hook)
     : ring_(std::move(ring)),
       description_(std::move(description)),

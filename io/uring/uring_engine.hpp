@@ -13,8 +13,9 @@ namespace spillway::io::detail {
 
 class UringEngine final : public Engine {
  public:
-  /// `hook` may be empty.
-  UringEngine(std::unique_ptr<Ring> ring, std::uint64_t block_bytes, std::string description,
+  /// `hook` may be empty. The ring is shared, because the one that passed the self-test is used
+  /// again: the kernel counts a closed ring against the memory-lock limit until some time later.
+  UringEngine(std::shared_ptr<Ring> ring, std::uint64_t block_bytes, std::string description,
               ResultHook hook);
   ~UringEngine() override;
 
@@ -30,7 +31,7 @@ class UringEngine final : public Engine {
   bool wait_in_kernel();
   void complete(std::span<Ring::Result const> results);
 
-  std::unique_ptr<Ring> const ring_;
+  std::shared_ptr<Ring> const ring_;
   std::string const description_;
   ResultHook const hook_;
 

@@ -78,10 +78,14 @@ inline void limit(__rlimit_resource resource, std::uint64_t value) {
   must(::setrlimit(resource, &both) == 0, "set a limit");
 }
 
-inline void stop_being_root() {
-  if (::geteuid() != 0) return;
-  constexpr unsigned nobody = 65534;
-  must(::setgroups(0, nullptr) == 0 && ::setgid(nobody) == 0 && ::setuid(nobody) == 0, "drop root");
+/// True: the process is now the only one of its user, so that limits per user are its own.
+inline bool become_a_user_of_its_own() {
+  if (::geteuid() != 0) return false;
+  auto const user = 200000 + static_cast<unsigned>(::getpid());
+  if (::setgroups(0, nullptr) == 0 && ::setgid(user) == 0 && ::setuid(user) == 0) return true;
+  constexpr unsigned nobody = 65534;  // a container may know no other users
+  must(::setgid(nobody) == 0 && ::setuid(nobody) == 0, "drop root");
+  return false;
 }
 
 /// Makes all files end at `bytes`: a full file system where mounting one is permitted, else a limit
