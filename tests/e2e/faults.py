@@ -171,14 +171,23 @@ class DamagedCheckpoints(support.EndToEnd):
 
     def setUp(self):
         super().setUp()
-        self.train(
-            self.options("whole", train__steps=9, checkpoint__every=3, checkpoint__keep=0), ranks=2
-        )
-        self.train(
-            self.options("run", train__steps=6, checkpoint__every=3, checkpoint__keep=0), ranks=2
-        )
+        if not self.TRAINED:
+            type(self).TRAINED = self.train_once()
+        shutil.copytree(self.TRAINED, self.here, dirs_exist_ok=True, symlinks=True)
         self.checkpoints = self.here / "run" / "checkpoints"
         self.newest = self.checkpoints / "step-000000006"
+
+    TRAINED = None  # directory with the runs that all cases begin with
+
+    def train_once(self):
+        for run, steps in (("whole", 9), ("run", 6)):
+            changes = {"checkpoint__every": 3, "checkpoint__keep": 0}
+            self.train(self.options(run, train__steps=steps, **changes), ranks=2)
+        trained = self.here.with_name(self.here.name + "-trained")
+        shutil.move(self.here, trained)
+        self.addClassCleanup(shutil.rmtree, trained)
+        self.here.mkdir()
+        return trained
 
     def go_on(self, **changes):
         options = self.options(
