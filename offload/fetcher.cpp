@@ -86,6 +86,17 @@ void Fetcher::wait_startable(int fetch, std::stop_token stop) {
   if (!changed_.wait(lock, stop, [&] { return startable(fetch); })) throw Stopped{};
 }
 
+// Weights that an earlier fetch of the pass still has to update must not be read yet: the disk has
+// the old ones.
+bool Fetcher::update_pending(int fetch) const {
+  UnitId const unit = fetches_[static_cast<std::size_t>(fetch)].unit;
+  for (std::size_t earlier = 0; earlier < static_cast<std::size_t>(fetch); ++earlier)
+    if (fetches_[earlier].unit == unit && fetches_[earlier].use == train::Use::update &&
+        remaining_[earlier] > 0)
+      return true;
+  return false;
+}
+
 // Weights are read straight into the window; an update needs it only when it completes.
 bool Fetcher::needs_window(WorkItem const& item) const {
   return fetches_[static_cast<std::size_t>(item.fetch)].use == train::Use::weights;
@@ -106,7 +117,7 @@ void Fetcher::run_pass(std::stop_token stop) {
         wait_startable(next.fetch, stop);
       } else if (needs_window(next)) {
         std::lock_guard const lock(mutex_);
-        if (!startable(next.fetch)) break;
+        if (!startable(next.fetch) || update_pending(next.fetch)) break;
       }
       if (!work_.issue(next, must)) break;
       ++issued;

@@ -51,7 +51,8 @@ class Fetcher {
  private:
   void run(std::stop_token stop);
   void run_pass(std::stop_token stop);
-  bool startable(int fetch);  // all earlier overlapping fetches are released
+  bool startable(int fetch);             // all earlier overlapping fetches are released
+  bool update_pending(int fetch) const;  // of the same unit, by an earlier fetch
   void wait_startable(int fetch, std::stop_token stop);
   bool needs_window(WorkItem const& item) const;
   void finish_item(int fetch);

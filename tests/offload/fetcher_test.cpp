@@ -96,6 +96,21 @@ TEST(Fetcher, an_update_is_read_ahead_of_its_window_but_completes_after_it_is_fr
   fetcher.end();
 }
 
+TEST(Fetcher, weights_are_not_read_before_the_update_of_their_own_unit_is_complete) {
+  Recorder recorder(8);
+  Fetcher fetcher(recorder);
+  std::vector<Fetch> const fetches{{UnitId{0}, Use::update, {0, 8}},
+                                   {UnitId{1}, Use::update, {8, 8}},
+                                   {UnitId{1}, Use::weights, {16, 8}}};
+  fetcher.begin(fetches, {{0, 0}, {1, 0}, {1, 1}, {2, 0}, {2, 1}});
+  for (int fetch : {0, 1, 2}) {
+    fetcher.wait(fetch);
+    fetcher.release(fetch);
+  }
+  fetcher.end();
+  EXPECT_LT(place(recorder.log(), "complete 1.1"), place(recorder.log(), "issue 2.0"));
+}
+
 TEST(Fetcher, a_failure_reaches_who_waits_and_who_ends_the_pass) {
   Recorder recorder(2);
   recorder.fail_at(1);
