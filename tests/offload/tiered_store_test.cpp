@@ -7,8 +7,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 
+#include "lib/core/error.hpp"
 #include "lib/device/device.hpp"
+#include "tests/support/fault_engine.hpp"
 
 namespace spillway::offload {
 namespace {
@@ -67,9 +70,14 @@ struct Rig {
   std::unique_ptr<SwapSpace> swap;
   std::unique_ptr<device::Block> memory;
   std::unique_ptr<TieredStore> store;
-  std::vector<Fetch> weights, updates;
+  std::vector<Fetch> fetches;  // update a, update b, then, as backward does, weights b, weights a
 
   Rig(UnitPlacement placement, optim::StateTypes state_types, io::EngineKind kind, int slots)
+      : Rig(placement, state_types, slots,
+            [kind](std::string const& probe) { return io::make_engine(kind, {}, probe); }) {}
+
+  using MakeEngine = std::function<std::unique_ptr<io::Engine>(std::string const&)>;
+  Rig(UnitPlacement placement, optim::StateTypes state_types, int slots, MakeEngine const& make)
       : types(state_types) {
     Placement const all(spec.units.size(), placement);
     auto geometry = make_geometry({.spec = spec,
@@ -81,16 +89,16 @@ struct Rig {
                                    .directory_weights = {1.0, 2.0}});
     std::size_t window = 0;
     bool const lends = TieredStore::lends(placement, 1);
-    for (int unit = 0; unit < 2; ++unit) {
+    for (auto [unit, use] :
+         {std::pair{0, Use::update}, {1, Use::update}, {1, Use::weights}, {0, Use::weights}}) {
       auto const bytes =
           lends ? 0
                 : static_cast<std::size_t>(spec.layout(UnitId{unit}).shard_elements(1)) *
                       types.bytes(StateKind::hi);
-      weights.push_back({UnitId{unit}, Use::weights, {window, bytes}});
-      updates.push_back({UnitId{unit}, Use::update, {window, bytes}});
+      fetches.push_back({UnitId{unit}, use, {window, bytes}});
       window += bytes;
     }
-    engine = io::make_engine(kind, {}, directory.path().string());
+    engine = make(directory.path().string());
     swap = std::make_unique<SwapSpace>(
         std::vector{directory.path() / "one", directory.path() / "two"}, geometry.file_bytes, "t");
     memory = device->allocate(host_state_bytes(geometry) + window +
@@ -136,11 +144,11 @@ struct Rig {
     }
   }
 
-  void pass(std::vector<Fetch> const& fetches, ops::AdamwStep const& step, Result* result) {
+  void pass(ops::AdamwStep const& step, Result& result) {
     store->begin_pass(fetches, step);
-    for (int at = 0; at < 2; ++at) {
+    for (int at = 0; at < static_cast<int>(fetches.size()); ++at) {
       auto const whole = store->acquire(at);
-      if (result) result->hi.emplace_back(whole.begin(), whole.end());
+      result.hi.emplace_back(whole.begin(), whole.end());
       store->release(at);
     }
     store->end_pass();
@@ -151,14 +159,12 @@ struct Rig {
     for (int step = 1; step <= 3; ++step) {
       put_gradients(step, result);
       float const t = static_cast<float>(step);
-      pass(updates,
-           {.lr = 1e-2f,
+      pass({.lr = 1e-2f,
             .weight_decay = 0.1f,
             .bias1 = 1 - std::pow(0.9f, t),
             .bias2 = 1 - std::pow(0.95f, t),
             .grad_scale = 0.5f},
-           step == 3 ? &result : nullptr);
-      pass(weights, {}, &result);
+           result);
     }
     return result;
   }
@@ -193,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(Types, StoreTypes,
 TEST(TieredStore, spilled_weights_follow_a_double_precision_adamw) {
   Rig rig({N, N, N, N, N}, {}, io::EngineKind::automatic, 4);
   Result const result = rig.run();
-  auto const& hi = result.hi.back();  // of unit b: 5000 plain elements, no decay
+  auto const& hi = result.hi[result.hi.size() - 2];  // of unit b: 5000 plain elements, no decay
   for (std::int64_t i = 0; i < 5000; i += 37) {
     double w = first_weight(i), m = 0, v = 0;
     for (int step = 1; step <= 3; ++step) {
@@ -206,6 +212,50 @@ TEST(TieredStore, spilled_weights_follow_a_double_precision_adamw) {
     float got = 0;
     std::memcpy(&got, hi.data() + i * 4, 4);
     EXPECT_NEAR(got, w, 2e-6) << i;
+  }
+}
+
+TEST(TieredStore, delays_and_disturbed_transfers_change_no_bit) {
+  Result const expected = Rig({H, H, H, H, H}, {}, io::EngineKind::threads, 3).run();
+  for (std::uint64_t seed : {1u, 2u, 3u}) {
+    test::FaultPlan const plan{
+        .seed = seed, .again = 0.1, .interrupted = 0.1, .shortened = 0.2, .delay_us_max = 3000};
+    for (int slots : {3, 8})
+      EXPECT_EQ(Rig({N, N, N, N, N}, {}, slots,
+                    [&](std::string const&) { return test::make_fault_engine(plan); })
+                    .run(),
+                expected)
+          << "seed " << seed;
+  }
+}
+
+TEST(TieredStore, a_bit_that_comes_back_changed_is_named_and_not_computed_with) {
+  for (std::uint64_t read : {1u, 9u, 20u}) {
+    test::FaultPlan const plan{.flipped_read = read};
+    Rig rig({N, N, N, N, N}, {}, 4,
+            [&](std::string const&) { return test::make_fault_engine(plan); });
+    try {
+      rig.run();
+      FAIL() << "read " << read << " was not noticed";
+    } catch (Error const& error) {
+      EXPECT_EQ(error.fault(), Fault::io);
+      EXPECT_NE(std::string(error.what()).find("came back changed"), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find(rig.directory.path().string()), std::string::npos);
+    }
+  }
+}
+
+TEST(TieredStore, a_failing_disk_ends_the_pass_with_path_and_error) {
+  test::FaultPlan const plan{
+      .shot = test::FaultPlan::Shot{.direction = io::Direction::write, .from = 12}};
+  Rig rig({N, N, N, N, N}, {}, 4,
+          [&](std::string const&) { return test::make_fault_engine(plan); });
+  try {
+    rig.run();
+    FAIL() << "the error was lost";
+  } catch (Error const& error) {
+    EXPECT_EQ(error.fault(), Fault::io);
+    EXPECT_NE(std::string(error.what()).find("EIO"), std::string::npos) << error.what();
   }
 }
 
