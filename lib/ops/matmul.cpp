@@ -30,10 +30,7 @@ struct AddBiasRow {
 
 MatmulPath choose_matmul_path(DType type) {
   if (type == DType::f32) return MatmulPath::sgemm;
-  // oneDNN's values are sets of features, each a superset of the ones before it.
-  int const isa = static_cast<int>(dnnl_get_effective_cpu_isa());
-  int const with_bf16 = static_cast<int>(dnnl_cpu_isa_avx512_core_bf16);
-  return (isa & with_bf16) == with_bf16 ? MatmulPath::bf16_native : MatmulPath::bf16_blocks;
+  return best_tile_unit() == TileUnit::none ? MatmulPath::bf16_blocks : MatmulPath::bf16_tiles;
 }
 
 int all_processors() { return omp_get_num_procs(); }
@@ -76,7 +73,8 @@ void matmul(MatmulArgs const& args, device::Stream& stream) {
     case detail::MatmulPath::sgemm: return detail::matmul_sgemm(args, stream);
     case detail::MatmulPath::bf16_blocks:
       return detail::matmul_bf16_blocks(args, stream, detail::widest_isa());
-    case detail::MatmulPath::bf16_native: return detail::matmul_primitive(args, stream);
+    case detail::MatmulPath::bf16_tiles:
+      return detail::matmul_tiles(args, stream, detail::best_tile_unit());
   }
 }
 
@@ -86,7 +84,7 @@ std::size_t matmul_scratch_bytes(MatmulArgs const& args, int threads) {
   switch (detail::choose_matmul_path(args.a.type)) {
     case detail::MatmulPath::sgemm: break;
     case detail::MatmulPath::bf16_blocks: return detail::matmul_blocks_scratch_bytes(args, team);
-    case detail::MatmulPath::bf16_native: return detail::matmul_primitive_scratch_bytes(args, team);
+    case detail::MatmulPath::bf16_tiles: return detail::matmul_tiles_scratch_bytes(args, team);
   }
   return 0;
 }

@@ -33,7 +33,7 @@ struct MatmulArgs {
 void matmul(MatmulArgs const& args, device::Stream& stream);
 
 /// Scratch that matmul takes from a stream of so many threads (0: as many as processors) for these
-/// shapes and types; under 2 MiB a thread.
+/// shapes and types; with bf16 some MiB a thread.
 std::size_t matmul_scratch_bytes(MatmulArgs const& args, int threads = 0);
 
 }  // namespace spillway::ops

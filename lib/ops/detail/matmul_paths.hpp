@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "lib/ops/detail/isa.hpp"
+#include "lib/ops/detail/tile_kernels.hpp"
 #include "lib/ops/matmul.hpp"
 
 namespace spillway::ops::detail {
@@ -12,7 +13,7 @@ namespace spillway::ops::detail {
 enum class MatmulPath {
   sgemm,        // fp32
   bf16_blocks,  // bf16 converted to fp32 block by block: processors without bf16 products
-  bf16_native,  // oneDNN's bf16 primitives: AVX-512 BF16, AMX
+  bf16_tiles,   // packed tiles: AVX512_BF16, AMX
 };
 
 /// The one place of the decision.
@@ -20,11 +21,13 @@ MatmulPath choose_matmul_path(DType type);
 
 void matmul_sgemm(MatmulArgs const& args, device::Stream& stream);
 void matmul_bf16_blocks(MatmulArgs const& args, device::Stream& stream, Isa isa);
+void matmul_tiles(MatmulArgs const& args, device::Stream& stream, TileUnit unit);
 /// Any type that oneDNN has a primitive for on this processor; compiled primitives are kept with
 /// the stream.
 void matmul_primitive(MatmulArgs const& args, device::Stream& stream);
 
 std::size_t matmul_blocks_scratch_bytes(MatmulArgs const& args, int threads);
+std::size_t matmul_tiles_scratch_bytes(MatmulArgs const& args, int threads);
 std::size_t matmul_primitive_scratch_bytes(MatmulArgs const& args, int threads);
 
 /// Elements between the rows of a matrix as it is stored; `rows` and `columns` are those of the

@@ -17,7 +17,7 @@ struct Shape {
 constexpr Shape kShapes[] = {{1, 1, 1},   {1, 17, 49},    {2, 3, 5},     {17, 49, 16},
                              {49, 80, 2}, {64, 128, 200}, {390, 515, 9}, {5, 7, 2100}};
 
-enum class Way { chosen, primitive, blocks, baseline };
+enum class Way { chosen, primitive, blocks, baseline, avx512_tiles, amx_tiles };
 
 // One product with dense or padded rows.
 template <class T, class Out>
@@ -78,6 +78,9 @@ struct Product {
   void run(Way way, device::Stream& stream) {
     if (way == Way::primitive) return detail::matmul_primitive(args, stream);
     if (way == Way::blocks) return detail::matmul_bf16_blocks(args, stream, detail::widest_isa());
+    if (way == Way::avx512_tiles)
+      return detail::matmul_tiles(args, stream, detail::TileUnit::avx512_bf16);
+    if (way == Way::amx_tiles) return detail::matmul_tiles(args, stream, detail::TileUnit::amx);
     if (way == Way::baseline)
       return detail::matmul_bf16_blocks(args, stream, detail::Isa::baseline);
     matmul(args, stream);
@@ -124,6 +127,52 @@ TEST(Matmul, bf16_blocks_match_double_on_any_processor) {
   expect_all_layouts_right<bf16, bf16>(Way::blocks);
   expect_all_layouts_right<bf16, float>(Way::baseline);
 }
+
+// The processor's own units, where it has them. GTEST_SKIP says so where it has not.
+class MatmulTiles : public ::testing::TestWithParam<Way> {
+ protected:
+  void SetUp() override {
+    auto const needed =
+        GetParam() == Way::amx_tiles ? detail::TileUnit::amx : detail::TileUnit::avx512_bf16;
+    if (detail::best_tile_unit() < needed) GTEST_SKIP() << "this processor has no such unit";
+  }
+};
+
+TEST_P(MatmulTiles, match_double_in_all_layouts) {
+  expect_all_layouts_right<bf16, float>(GetParam());
+  expect_all_layouts_right<bf16, bf16>(GetParam());
+}
+
+// More rows, columns and k than are packed at once; edges that fill half a strip or less.
+TEST_P(MatmulTiles, match_double_over_several_packings) {
+  for (Shape const shape : {Shape{2100, 33, 40}, Shape{50, 700, 40}, Shape{70, 343, 3100}})
+    for (int const layout : {0, 3}) {
+      Product<bf16, bf16> narrow(shape, layout != 0, layout != 0, 5);
+      narrow.args.bias = narrow.bias.data();
+      Doubles const rounded = narrow.expected();
+      narrow.run(GetParam(), *make_stream(1));
+      expect_close(narrow.c, rounded, 1.02);
+      Product<bf16, float> wide(shape, layout != 0, layout != 0, 0);
+      wide.args.accumulate = true;
+      wide.args.bias = wide.bias.data();
+      Doubles const expected = wide.expected();
+      wide.run(GetParam(), *make_stream(3));
+      expect_close(wide.c, expected, 64);
+    }
+}
+
+TEST_P(MatmulTiles, bits_do_not_depend_on_threads) {
+  Product<bf16, float> one({390, 515, 600}, false, true, 0), many = one;
+  many.args.c = many.c.data();
+  one.run(GetParam(), *make_stream(1));
+  many.run(GetParam(), *make_stream(5));
+  EXPECT_TRUE(same_bits(one.c, many.c));
+}
+
+INSTANTIATE_TEST_SUITE_P(Units, MatmulTiles, ::testing::Values(Way::avx512_tiles, Way::amx_tiles),
+                         [](auto const& way) {
+                           return way.param == Way::amx_tiles ? "amx" : "avx512_bf16";
+                         });
 
 TEST(Matmul, repeats_its_bits_and_those_of_kept_primitives) {
   auto const stream = make_stream(2);

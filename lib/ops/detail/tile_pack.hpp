@@ -1,0 +1,45 @@
+// Operands of bf16 products as tiles of 16 x 16 pairs, the form that AMX and AVX512_BF16 multiply.
+// A pair is two elements that follow each other in k. A left tile has rows of A and its pairs run
+// along a row; a right tile has a row for each pair, and columns of B run along it.
+#pragma once
+
+#include <cstdint>
+
+#include "lib/core/dtype.hpp"
+
+namespace spillway::ops::detail {
+
+inline constexpr std::int64_t kPairTileRows = 16;
+inline constexpr std::int64_t kPairTileK = 32;
+inline constexpr std::int64_t kPairTileElements = 512;  // 1 KiB
+/// Two tiles side by side are a strip (of rows) or a panel (of columns).
+inline constexpr std::int64_t kStripRows = 2 * kPairTileRows;
+
+/// Part of a matrix of bf16 as it is stored. `lines` are rows of A or columns of B; they are
+/// contiguous in k unless `k_major`, where the elements of one k lie beside each other.
+struct PackSource {
+  bf16 const* data;
+  std::int64_t stride;
+  bool k_major;
+  bf16 const* at(std::int64_t line, std::int64_t k) const {
+    return data + (k_major ? k * stride + line : line * stride + k);
+  }
+};
+
+/// Lines and steps of k that a call packs. What a tile has beyond them is filled with zeros.
+struct PackRange {
+  std::int64_t line, lines, k, steps;
+};
+
+/// Elements that packed lines take.
+constexpr std::int64_t packed_elements(std::int64_t lines, std::int64_t steps) {
+  return (lines + kStripRows - 1) / kStripRows * kStripRows *
+         ((steps + kPairTileK - 1) / kPairTileK * kPairTileK);
+}
+
+/// Strip after strip; in a strip, for each 32 of k, the tiles of its two halves. Needs AVX-512 BW.
+void pack_left(PackSource const& source, PackRange const& range, bf16* strips);
+/// The same for panels of columns.
+void pack_right(PackSource const& source, PackRange const& range, bf16* panels);
+
+}  // namespace spillway::ops::detail

@@ -1,0 +1,258 @@
+// bf16 products on packed tiles. Each thread computes a rectangle of the result by itself: it packs
+// its rows once, and block after block of its columns small enough to stay in the second cache.
+// Sums run over k in steps of a fixed length, so that bits depend on the shape alone.
+#include <algorithm>
+
+#include "lib/core/error.hpp"
+#include "lib/core/numeric.hpp"
+#include "lib/ops/detail/isa.hpp"
+#include "lib/ops/detail/matmul_paths.hpp"
+#include "lib/ops/detail/scratch.hpp"
+#include "lib/ops/detail/store.hpp"
+#include "lib/ops/detail/tasks.hpp"
+#include "lib/ops/detail/tile_kernels.hpp"
+#include "lib/ops/detail/tile_pack.hpp"
+
+namespace spillway::ops::detail {
+namespace {
+
+// A step of k by a strip of rows is a third of the first cache, and stays there while panels pass.
+constexpr std::int64_t kStepK = 256;
+// Packed at once; reading it again from the last cache is then cheap beside the products.
+constexpr std::int64_t kMostK = 12 * kStepK;
+constexpr std::int64_t kMostRows = 1024;
+// A part of the result with its sums, and the panels that a step multiplies it from, stay in the
+// second cache.
+constexpr std::int64_t kPartRows = 256;
+constexpr std::int64_t kPartColumns = 320;
+
+constexpr std::int64_t kLineBytes = 64;
+constexpr std::int64_t kLinesOfStep = 2 * kPairTileElements * 2 / kLineBytes;  // of a strip
+
+// Processor cycles to pack a tile and to multiply by one, about: what the split weighs.
+constexpr double kCopyCycles = 40, kTransposeCycles = 100, kMultiplyCycles = 16;
+
+// A grid of threads over the result, and the extent of the parts that all buffers are made for.
+struct Split {
+  std::int64_t across_rows = 1, across_columns = 1;
+  std::int64_t rows, columns;            // of a thread's rectangle; all are whole strips
+  std::int64_t packed_rows, depth;       // packed at once; k
+  std::int64_t part_rows, part_columns;  // of the result
+  std::int64_t step;                     // of k
+
+  Split(MatmulArgs const& args, int threads) {
+    double best = -1;
+    for (std::int64_t down = 1; down <= threads; ++down) {
+      if (threads % down != 0) continue;
+      std::int64_t const m = part(args.M, down), n = part(args.N, threads / down);
+      double const tiles = static_cast<double>(m) * static_cast<double>(n) / 256 * kMultiplyCycles;
+      double const left =
+          static_cast<double>(m) / 16 * (args.a.transposed ? kTransposeCycles : kCopyCycles);
+      double const right = static_cast<double>(n) / 16 *
+                           static_cast<double>(div_ceil(m, kMostRows)) *
+                           (args.b.transposed ? kTransposeCycles : kCopyCycles);
+      double const cost = tiles + left + right;
+      if (best >= 0 && cost >= best) continue;
+      best = cost;
+      across_rows = down;
+      across_columns = threads / down;
+      rows = m;
+      columns = n;
+    }
+    packed_rows = part(rows, div_ceil(rows, kMostRows));
+    part_rows = part(packed_rows, div_ceil(packed_rows, kPartRows));
+    part_columns = part(columns, div_ceil(columns, kPartColumns));
+    depth = round_up(div_ceil(args.K, div_ceil(args.K, kMostK)), kPairTileK);
+    step = round_up(div_ceil(depth, div_ceil(depth, kStepK)), kPairTileK);
+  }
+
+  static std::int64_t part(std::int64_t whole, std::int64_t parts) {
+    return round_up(div_ceil(whole, parts), kStripRows);
+  }
+};
+
+// Sums are of a part of the result; but where k is packed in several passes and the result cannot
+// take their sums, they are of all that is packed.
+struct SumsShape {
+  bool whole;
+  std::int64_t rows, columns;
+  SumsShape(MatmulArgs const& args, Split const& split)
+      : whole(args.K > split.depth && args.c_type == DType::bf16),
+        rows(whole ? split.packed_rows : split.part_rows),
+        columns(whole ? split.columns : split.part_columns) {}
+};
+
+struct Buffers {
+  SumsShape shape;
+  bf16 *strips, *panels;
+  float* sums;
+  Buffers(Scratch& scratch, MatmulArgs const& args, Split const& split)
+      : shape(args, split),
+        strips(scratch.take<bf16>(split.packed_rows * split.depth)),
+        panels(scratch.take<bf16>(split.part_columns * split.depth)),
+        sums(scratch.take<float>(shape.rows * shape.columns)) {}
+};
+
+std::size_t buffer_bytes(MatmulArgs const& args, Split const& split) {
+  SumsShape const shape(args, split);
+  return scratch_bytes<bf16>(split.packed_rows * split.depth) +
+         scratch_bytes<bf16>(split.part_columns * split.depth) +
+         scratch_bytes<float>(shape.rows * shape.columns);
+}
+
+// Rows and columns [begin, begin + count) of the result.
+struct Extent {
+  std::int64_t begin, count;
+};
+Extent extent(std::int64_t index, std::int64_t part, std::int64_t whole) {
+  std::int64_t const begin = std::min(index * part, whole);
+  return {begin, std::min(part, whole - begin)};
+}
+
+// One thread's work on one rectangle.
+class Rectangle {
+ public:
+  Rectangle(MatmulArgs const& args, Split const& split, Buffers const& buffers, TileUnit unit)
+      : args_(args),
+        split_(split),
+        buffers_(buffers),
+        unit_(unit),
+        c_stride_(args.c_stride == 0 ? args.N : args.c_stride),
+        left_{static_cast<bf16 const*>(args.a.data), stored_stride(args.a, args.M, args.K),
+              args.a.transposed},
+        right_{static_cast<bf16 const*>(args.b.data), stored_stride(args.b, args.K, args.N),
+               !args.b.transposed} {}
+
+  void multiply(Extent rows, Extent columns) {
+    for (std::int64_t row = 0; row < rows.count; row += split_.packed_rows) {
+      Extent const part{rows.begin + row, std::min(split_.packed_rows, rows.count - row)};
+      for (std::int64_t k = 0; k < args_.K; k += split_.depth) multiply_pass(part, columns, k);
+    }
+  }
+
+ private:
+  // k of the pass that is packed, and of the step within it.
+  struct Depth {
+    std::int64_t k, steps, from, count;
+  };
+  // An extent that is packed, and a part of it that counts from its begin.
+  struct Within {
+    Extent whole, part;
+  };
+
+  void multiply_pass(Extent rows, Extent columns, std::int64_t k) {
+    std::int64_t const steps = std::min(split_.depth, args_.K - k);
+    pack_left(left_, {rows.begin, rows.count, k, steps}, buffers_.strips);
+    for (std::int64_t column = 0; column < columns.count; column += split_.part_columns) {
+      Extent const part{column, std::min(split_.part_columns, columns.count - column)};
+      pack_right(right_, {columns.begin + column, part.count, k, steps}, buffers_.panels);
+      for (std::int64_t row = 0; row < rows.count; row += split_.part_rows)
+        for (std::int64_t from = 0; from < steps; from += split_.step)
+          multiply_part({rows, {row, std::min(split_.part_rows, rows.count - row)}},
+                        {columns, part}, {k, steps, from, std::min(split_.step, steps - from)});
+    }
+  }
+
+  void multiply_part(Within const& rows, Within const& columns, Depth const& depth) const {
+    std::int64_t const strip_elements = div_ceil(depth.steps, kPairTileK) * 2 * kPairTileElements;
+    std::int64_t const skipped = depth.from * kStripRows;
+    std::int64_t const panels = div_ceil(columns.part.count, kStripRows);
+    SumsShape const& sums = buffers_.shape;
+    TileBlock block;
+    block.steps = div_ceil(depth.count, kPairTileK);
+    block.c_stride = sums.columns;
+    // The next strip is on its way while this one meets its panels.
+    block.ahead_lines = div_ceil<std::int64_t>(kLinesOfStep, panels);
+    for (std::int64_t row = 0; row < rows.part.count; row += kStripRows) {
+      std::int64_t const line = rows.part.begin + row;
+      block.strip = buffers_.strips + line / kStripRows * strip_elements + skipped;
+      for (std::int64_t panel = 0; panel < panels; ++panel) {
+        std::int64_t const column = panel * kStripRows;
+        block.panel = buffers_.panels + panel * strip_elements + skipped;
+        block.ahead = reinterpret_cast<char const*>(block.strip + strip_elements) +
+                      panel * block.ahead_lines * block.steps * kLineBytes;
+        block.c = buffers_.sums + (sums.whole ? line : row) * sums.columns + column +
+                  (sums.whole ? columns.part.begin : 0);
+        multiply_one(block, {rows.whole.begin + line, std::min(kStripRows, rows.part.count - row)},
+                     {columns.whole.begin + columns.part.begin + column,
+                      std::min(kStripRows, columns.part.count - column)},
+                     depth);
+      }
+    }
+  }
+
+  // A block of up to 32 x 32.
+  void multiply_one(TileBlock& block, Extent rows, Extent columns, Depth const& depth) const {
+    bool const whole = buffers_.shape.whole;
+    bool const last =
+        depth.from + depth.count == depth.steps && (!whole || depth.k + depth.steps == args_.K);
+    block.row_tiles = rows.count > kPairTileRows ? 2 : 1;
+    block.column_tiles = columns.count > kPairTileRows ? 2 : 1;
+    block.accumulate = depth.from > 0 || (whole && depth.k > 0);
+    block.result = nullptr;
+    if (last && rows.count == kStripRows) {
+      std::int64_t const size = args_.c_type == DType::bf16 ? 2 : 4;
+      block.result =
+          static_cast<char const*>(args_.c) + (rows.begin * c_stride_ + columns.begin) * size;
+      block.result_stride = c_stride_ * size;
+      block.result_bytes = columns.count * size;
+    }
+    multiply_block(unit_, block);
+    if (!last) return;
+    bool const later = !whole && depth.k > 0;  // the result has the sums of earlier passes
+    run_on(Isa::avx512, [&](auto) { deliver(block, rows, columns, later); });
+  }
+
+  // A block's sums to where they belong, or added to what is there.
+  void deliver(TileBlock const& block, Extent rows, Extent columns, bool later) const {
+    bool const add = args_.accumulate || later;
+    bf16 const* const bias = args_.bias == nullptr || later
+                                 ? nullptr
+                                 : static_cast<bf16 const*>(args_.bias) + columns.begin;
+    for (std::int64_t r = 0; r < rows.count; ++r) {
+      float* const sums = block.c + r * block.c_stride;
+      std::int64_t const offset = (rows.begin + r) * c_stride_ + columns.begin;
+      if (bias != nullptr)
+        for (std::int64_t i = 0; i < columns.count; ++i) sums[i] += static_cast<float>(bias[i]);
+      if (args_.c_type == DType::bf16) {
+        bf16* const c = static_cast<bf16*>(args_.c) + offset;
+        for (std::int64_t i = 0; i < columns.count; ++i) store(c[i], sums[i]);
+        continue;
+      }
+      float* const c = static_cast<float*>(args_.c) + offset;
+      for (std::int64_t i = 0; i < columns.count; ++i) c[i] = add ? c[i] + sums[i] : sums[i];
+    }
+  }
+
+  MatmulArgs const& args_;
+  Split const& split_;
+  Buffers const& buffers_;
+  TileUnit unit_;
+  std::int64_t c_stride_;
+  PackSource left_, right_;
+};
+
+}  // namespace
+
+std::size_t matmul_tiles_scratch_bytes(MatmulArgs const& args, int threads) {
+  return buffer_bytes(args, Split(args, threads)) * static_cast<std::size_t>(threads);
+}
+
+void matmul_tiles(MatmulArgs const& args, device::Stream& stream, TileUnit unit) {
+  expect(unit != TileUnit::none && unit <= best_tile_unit(), "the processor has the tile unit");
+  int const threads = stream.threads();
+  Split const split(args, threads);
+  std::size_t const bytes = buffer_bytes(args, split);
+  Scratch const scratch(stream.scratch(), bytes * static_cast<std::size_t>(threads), "matmul");
+  for_each_task(threads, threads, [&](std::int64_t task, int thread) {
+    Scratch mine = scratch.part(thread, bytes);
+    Buffers const buffers(mine, args, split);
+    Extent const rows = extent(task / split.across_columns, split.rows, args.M);
+    Extent const columns = extent(task % split.across_columns, split.columns, args.N);
+    if (rows.count == 0 || columns.count == 0) return;
+    TileSession const session(unit);
+    Rectangle(args, split, buffers, unit).multiply(rows, columns);
+  });
+}
+
+}  // namespace spillway::ops::detail
