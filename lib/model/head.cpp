@@ -5,12 +5,14 @@
 #include "lib/core/numeric.hpp"
 #include "lib/model/names.hpp"
 #include "lib/ops/cross_entropy.hpp"
+#include "lib/ops/pointwise.hpp"
 
 namespace spillway::model {
 namespace {
 
-constexpr std::int64_t kLogitsBytes = std::int64_t{8} << 20;
-constexpr std::int64_t kRowsLeast = 16;
+constexpr std::int64_t kMostRows = 2048;                 // the weight is read for each
+constexpr std::int64_t kLogits = std::int64_t{2} << 20;  // 8 MiB stay in a last cache
+constexpr std::int64_t kLeastColumns = 512, kGrain = 64;
 
 UnitId head_unit(ModelSpec const& spec) { return UnitId{narrow<int>(spec.units.size() - 1)}; }
 
@@ -30,62 +32,102 @@ Head<T>::Head(ModelSpec const& spec)
       norm_(spec.config, spec.layout(head_unit(spec)), model_names(spec.config.family).final_norm),
       projection_(find_projection(spec)) {}
 
-/// Each part reads and writes the whole weight's gradient: with few rows that traffic outweighs the
-/// products (GPT-2 small, bf16: 41 rows cost 18 % more than 171). So a part's logits take 8 MiB or,
-/// if that is more, a quarter of what the gradient takes. Even parts, so that at most two shapes of
-/// product occur.
+/// Even parts, so that at most two shapes of product occur in each direction.
 template <class T>
-std::int64_t Head<T>::chunk_rows(std::int64_t rows) const {
-  std::int64_t const row_bytes = projection_.out() * static_cast<std::int64_t>(sizeof(float));
-  std::int64_t const most = std::max({kRowsLeast, kLogitsBytes / row_bytes, width_ / 4});
-  return div_ceil(rows, div_ceil(rows, most));
+auto Head<T>::cut(std::int64_t rows) const -> Cut {
+  std::int64_t const vocabulary = projection_.out();
+  std::int64_t const most = std::min(rows, kMostRows);
+  Cut cut{};
+  cut.rows = div_ceil(rows, div_ceil(rows, most));
+  std::int64_t const columns = std::max(kLeastColumns, kLogits / cut.rows);
+  std::int64_t const parts = div_ceil(vocabulary, columns);
+  cut.columns = std::min(vocabulary, round_up(div_ceil(vocabulary, parts), kGrain));
+  return cut;
 }
 
 template <class T>
-auto Head<T>::carve(std::int64_t rows, Carver& carver) const -> Temporaries {
+auto Head<T>::carve(Cut cut, Carver& carver) const -> Temporaries {
   Temporaries temporary{};
-  temporary.normed = carver.take<T>(rows * width_);
-  temporary.statistics = {carver.take<float>(rows), carver.take<float>(rows)};
-  temporary.logits = carver.take<float>(rows * projection_.out());
-  temporary.dlogits = carver.take<T>(rows * projection_.out());
-  temporary.losses = carver.take<float>(rows);
+  temporary.normed = carver.take<T>(cut.rows * width_);
+  temporary.statistics = {carver.take<float>(cut.rows), carver.take<float>(cut.rows)};
+  temporary.logits = carver.take<float>(cut.rows * cut.columns);
+  temporary.dlogits = carver.take<T>(cut.rows * cut.columns);
+  temporary.dnormed = carver.take<float>(cut.rows * width_);
+  temporary.softmax = {carver.take<float>(cut.rows), carver.take<double>(cut.rows),
+                       carver.take<float>(cut.rows)};
+  temporary.losses = carver.take<float>(cut.rows);
   return temporary;
+}
+
+template <class T>
+ops::LogitsPart Head<T>::part_logits(HeadUnits units, Rows const& rows, Columns columns,
+                                     Temporaries const& temporary, device::Stream& stream) const {
+  projection_.outputs(columns.first, columns.count)
+      .forward(weight_unit(units), rows.count, temporary.normed, temporary.logits, stream);
+  return {.rows = rows.count,
+          .columns = columns.count,
+          .first = columns.first,
+          .logits = temporary.logits,
+          .stride = columns.count,
+          .targets = rows.targets};
+}
+
+template <class T>
+LossSum Head<T>::losses(HeadUnits units, Rows const& rows, Cut cut, Temporaries const& temporary,
+                        device::Stream& stream) const {
+  ops::cross_entropy_start(rows.count, temporary.softmax, stream);
+  for (std::int64_t first = 0; first < projection_.out(); first += cut.columns) {
+    Columns const columns{first, std::min(cut.columns, projection_.out() - first)};
+    ops::cross_entropy_observe(part_logits(units, rows, columns, temporary, stream),
+                               temporary.softmax, stream);
+  }
+  ops::cross_entropy_losses(rows.count, rows.targets, temporary.softmax, temporary.losses, stream);
+  stream.synchronize();
+  LossSum sum;
+  for (std::int64_t row = 0; row < rows.count; ++row) {
+    sum.loss += static_cast<double>(temporary.losses[row]);
+    sum.targets += rows.targets[row] >= 0 ? 1 : 0;
+  }
+  return sum;
+}
+
+template <class T>
+void Head<T>::backward(HeadUnits units, Rows const& rows, Cut cut, float scale, T* dx,
+                       Temporaries const& temporary, device::Stream& stream) const {
+  UnitView const unit = weight_unit(units);
+  for (std::int64_t first = 0; first < projection_.out(); first += cut.columns) {
+    Columns const columns{first, std::min(cut.columns, projection_.out() - first)};
+    Linear<T> const part = projection_.outputs(columns.first, columns.count);
+    ops::cross_entropy_gradient(part_logits(units, rows, columns, temporary, stream),
+                                temporary.softmax, scale, temporary.dlogits, stream);
+    part.backward_weights(unit, rows.count, temporary.normed, temporary.dlogits, stream);
+    part.backward_input(unit, rows.count, temporary.dlogits, temporary.dnormed, first > 0, stream);
+  }
+  T const* dnormed = dx;
+  if constexpr (std::is_same_v<T, float>)
+    dnormed = temporary.dnormed;
+  else
+    ops::round_to_bf16(rows.count * width_, temporary.dnormed, dx, stream);
+  norm_.backward(units.head, rows.count, rows.x, temporary.statistics, dnormed, dx, Target::set,
+                 stream);
 }
 
 template <class T>
 LossSum Head<T>::run(HeadUnits units, Tokens tokens, float scale, T const* x, T* dx_out,
                      Carver& carver, device::Stream& stream) const {
-  std::int64_t const rows = static_cast<std::int64_t>(tokens.targets.size());
-  std::int64_t const chunk = chunk_rows(rows);
-  Temporaries const temporary = carve(chunk, carver);
+  std::int64_t const all = static_cast<std::int64_t>(tokens.targets.size());
+  Cut const cut = this->cut(all);
+  Temporaries const temporary = carve(cut, carver);
   LossSum sum;
-  for (std::int64_t begin = 0; begin < rows; begin += chunk) {
-    std::int64_t const count = std::min(chunk, rows - begin);
-    T const* const x_part = x + begin * width_;
-    norm_.forward(units.head, count, x_part, temporary.normed, temporary.statistics, stream);
-    projection_.forward(weight_unit(units), count, temporary.normed, temporary.logits, stream);
-    ops::CrossEntropy<T> loss;
-    loss.rows = count;
-    loss.V = projection_.out();
-    loss.logits = temporary.logits;
-    loss.targets = tokens.targets.data() + begin;
-    loss.scale = scale;
-    loss.losses = temporary.losses;
-    loss.dlogits = dx_out == nullptr ? nullptr : temporary.dlogits;
-    ops::cross_entropy(loss, stream);
-    stream.synchronize();
-    for (std::int64_t row = 0; row < count; ++row) {
-      sum.loss += static_cast<double>(temporary.losses[row]);
-      sum.targets += loss.targets[row] >= 0 ? 1 : 0;
-    }
-    if (dx_out == nullptr) continue;
-    T* const dx_part = dx_out + begin * width_;
-    projection_.backward_weights(weight_unit(units), count, temporary.normed, temporary.dlogits,
-                                 stream);
-    projection_.backward_input(weight_unit(units), count, temporary.dlogits, dx_part, false,
-                               stream);
-    norm_.backward(units.head, count, x_part, temporary.statistics, dx_part, dx_part, Target::set,
-                   stream);
+  for (std::int64_t begin = 0; begin < all; begin += cut.rows) {
+    Rows const rows{std::min(cut.rows, all - begin), x + begin * width_,
+                    tokens.targets.data() + begin};
+    norm_.forward(units.head, rows.count, rows.x, temporary.normed, temporary.statistics, stream);
+    LossSum const part = losses(units, rows, cut, temporary, stream);
+    sum.loss += part.loss;
+    sum.targets += part.targets;
+    if (dx_out != nullptr)
+      backward(units, rows, cut, scale, dx_out + begin * width_, temporary, stream);
   }
   return sum;
 }
@@ -93,17 +135,21 @@ LossSum Head<T>::run(HeadUnits units, Tokens tokens, float scale, T const* x, T*
 template <class T>
 void Head<T>::logits(HeadUnits units, T const* row, float* out, Carver& carver,
                      device::Stream& stream) const {
-  Temporaries const temporary = carve(1, carver);
+  Temporaries const temporary = carve(cut(1), carver);
   norm_.forward(units.head, 1, row, temporary.normed, temporary.statistics, stream);
   projection_.forward(weight_unit(units), 1, temporary.normed, out, stream);
 }
 
 template <class T>
 std::size_t Head<T>::scratch_bytes(std::int64_t rows, int threads) const {
-  std::int64_t const chunk = chunk_rows(rows);
-  std::int64_t const last = rows % chunk == 0 ? chunk : rows % chunk;
-  return std::max({projection_.scratch_bytes(1, threads), projection_.scratch_bytes(chunk, threads),
-                   projection_.scratch_bytes(last, threads)});
+  Cut const cut = this->cut(rows);
+  std::int64_t const last_columns = projection_.out() % cut.columns;
+  std::size_t bytes = projection_.scratch_bytes(1, threads);
+  for (std::int64_t const columns : {cut.columns, last_columns})
+    for (std::int64_t const count : {cut.rows, rows % cut.rows})
+      if (columns > 0 && count > 0)
+        bytes = std::max(bytes, projection_.outputs(0, columns).scratch_bytes(count, threads));
+  return bytes;
 }
 
 template class Head<float>;

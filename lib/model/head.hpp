@@ -1,4 +1,7 @@
-// Final norm, head and cross entropy over a few rows at a time: the logits never exist whole.
+// Final norm, head and cross entropy over a part of the vocabulary at a time: the logits never
+// exist whole. With gradients they are computed twice, first for the denominators of the softmax;
+// that costs a third more products and saves reading and writing the weight's gradient for every
+// few rows.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +12,7 @@
 #include "lib/model/decoder.hpp"
 #include "lib/model/linear.hpp"
 #include "lib/model/norm.hpp"
+#include "lib/ops/cross_entropy.hpp"
 
 namespace spillway::model {
 
@@ -30,19 +34,39 @@ class Head {
   void logits(HeadUnits units, T const* row, float* out, Carver& carver,
               device::Stream& stream) const;
   /// Carves the temporaries of `run` and `logits`, to count them.
-  void count(std::int64_t rows, Carver& carver) const { carve(chunk_rows(rows), carver); }
+  void count(std::int64_t rows, Carver& carver) const { carve(cut(rows), carver); }
   std::size_t scratch_bytes(std::int64_t rows, int threads) const;
 
  private:
+  struct Cut {
+    std::int64_t rows, columns;  // that are worked on at once
+  };
+  struct Columns {  // of the vocabulary
+    std::int64_t first, count;
+  };
   struct Temporaries {
     T* normed;
     NormStatistics statistics;
     float* logits;
     T* dlogits;
+    float* dnormed;  // sums over the vocabulary
+    ops::SoftmaxState softmax;
     float* losses;
   };
-  std::int64_t chunk_rows(std::int64_t rows) const;
-  Temporaries carve(std::int64_t rows, Carver& carver) const;
+  /// Rows of the micro-batch.
+  struct Rows {
+    std::int64_t count;
+    T const* x;
+    std::int32_t const* targets;
+  };
+  Cut cut(std::int64_t rows) const;
+  Temporaries carve(Cut cut, Carver& carver) const;
+  ops::LogitsPart part_logits(HeadUnits units, Rows const& rows, Columns columns,
+                              Temporaries const& temporary, device::Stream& stream) const;
+  LossSum losses(HeadUnits units, Rows const& rows, Cut cut, Temporaries const& temporary,
+                 device::Stream& stream) const;
+  void backward(HeadUnits units, Rows const& rows, Cut cut, float scale, T* dx,
+                Temporaries const& temporary, device::Stream& stream) const;
   UnitView weight_unit(HeadUnits units) const { return tied_ ? units.embedding : units.head; }
 
   bool tied_;

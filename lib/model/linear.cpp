@@ -2,19 +2,12 @@
 
 #include <algorithm>
 
-#include "lib/device/for_each.hpp"
+#include "lib/core/error.hpp"
 #include "lib/model/unit_access.hpp"
 #include "lib/ops/pointwise.hpp"
 
 namespace spillway::model {
 namespace {
-
-template <class T>
-struct Narrow {
-  float const* wide;
-  T* narrow;
-  void operator()(std::int64_t i) const { narrow[i] = T(wide[i]); }
-};
 
 ops::MatmulArgs product(std::int64_t M, std::int64_t N, std::int64_t K) {
   ops::MatmulArgs args;
@@ -88,6 +81,16 @@ void Linear<T>::backward_input(UnitView unit, std::int64_t rows, T const* dy, Ou
 }
 
 template <class T>
+Linear<T> Linear<T>::outputs(std::int64_t first, std::int64_t count) const {
+  expect(place_.order == WeightOrder::out_in && place_.bias < 0,
+         "a layer is cut where its rows lie beside each other");
+  LinearPlace part = place_;
+  part.weight += first * place_.in;
+  part.out = count;
+  return Linear(part);
+}
+
+template <class T>
 std::size_t Linear<T>::scratch_bytes(std::int64_t rows, int threads) const {
   ops::Matrix plain{nullptr, dtype_of<T>, false, 0};
   ops::Matrix turned{nullptr, dtype_of<T>, true, 0};
@@ -127,7 +130,7 @@ void backward_inputs(UnitView unit, std::int64_t rows, std::span<InputTerm<T> co
   for (std::size_t i = 0; i < terms.size(); ++i)
     terms[i].layer->backward_input(unit, rows, terms[i].dy, target, i > 0, stream);
   if constexpr (!std::is_same_v<T, float>)
-    device::for_each(rows * terms[0].layer->in(), Narrow<T>{sum, dx}, stream);
+    ops::round_to_bf16(rows * terms[0].layer->in(), sum, dx, stream);
 }
 
 template <class T>
@@ -146,6 +149,8 @@ template void Linear<bf16>::forward(UnitView, std::int64_t, bf16 const*, float*,
 template void Linear<float>::backward_input(UnitView, std::int64_t, float const*, float*, bool,
                                             device::Stream&) const;
 template void Linear<bf16>::backward_input(UnitView, std::int64_t, bf16 const*, bf16*, bool,
+                                           device::Stream&) const;
+template void Linear<bf16>::backward_input(UnitView, std::int64_t, bf16 const*, float*, bool,
                                            device::Stream&) const;
 template void backward_inputs(UnitView, std::int64_t, std::span<InputTerm<float> const>, float*,
                               float*, device::Stream&);

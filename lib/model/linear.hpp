@@ -46,6 +46,8 @@ class Linear {
   void backward_input(UnitView unit, std::int64_t rows, T const* dy, Out* dx, bool accumulate,
                       device::Stream& stream) const;
   std::size_t scratch_bytes(std::int64_t rows, int threads) const;
+  /// The layer of `count` of the outputs; for weights [out, in] without bias.
+  Linear outputs(std::int64_t first, std::int64_t count) const;
 
  private:
   ops::Matrix weight_matrix(UnitView unit, bool transposed) const;

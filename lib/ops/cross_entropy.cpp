@@ -1,4 +1,4 @@
-// Launch of the cross entropy on the CPU.
+// Launches of the cross entropy on the CPU.
 #include "lib/ops/cross_entropy.hpp"
 
 #include "lib/core/dtype.hpp"
@@ -7,12 +7,29 @@
 
 namespace spillway::ops {
 
-template <class T>
-void cross_entropy(CrossEntropy<T> const& args, device::Stream& stream) {
-  detail::launch_rows(args.rows, detail::CrossEntropyRow<T>{args}, stream);
+void cross_entropy_start(std::int64_t rows, SoftmaxState const& state, device::Stream& stream) {
+  detail::launch_rows(rows, detail::StartSoftmaxRow{state}, stream);
 }
 
-template void cross_entropy(CrossEntropy<float> const&, device::Stream&);
-template void cross_entropy(CrossEntropy<bf16> const&, device::Stream&);
+void cross_entropy_observe(LogitsPart const& part, SoftmaxState const& state,
+                           device::Stream& stream) {
+  detail::launch_rows(part.rows, detail::ObserveRow{part, state}, stream);
+}
+
+void cross_entropy_losses(std::int64_t rows, std::int32_t const* targets, SoftmaxState const& state,
+                          float* losses, device::Stream& stream) {
+  detail::launch_rows(rows, detail::LossRow{targets, state, losses}, stream);
+}
+
+template <class T>
+void cross_entropy_gradient(LogitsPart const& part, SoftmaxState const& state, float scale,
+                            T* dlogits, device::Stream& stream) {
+  detail::launch_rows(part.rows, detail::LogitsGradientRow<T>{part, state, scale, dlogits}, stream);
+}
+
+template void cross_entropy_gradient(LogitsPart const&, SoftmaxState const&, float, float*,
+                                     device::Stream&);
+template void cross_entropy_gradient(LogitsPart const&, SoftmaxState const&, float, bf16*,
+                                     device::Stream&);
 
 }  // namespace spillway::ops

@@ -35,6 +35,10 @@ void add(std::int64_t n, T const* a, T const* b, T* y, device::Stream& stream) {
   detail::launch_each(n, detail::Add<T>{a, b, y}, stream);
 }
 
+void round_to_bf16(std::int64_t n, float const* wide, bf16* narrow, device::Stream& stream) {
+  detail::launch_each(n, detail::RoundToBf16{wide, narrow}, stream);
+}
+
 template <class T>
 void bias_backward(std::int64_t rows, std::int64_t C, T const* dy, float* dbias,
                    device::Stream& stream) {

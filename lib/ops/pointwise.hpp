@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "lib/core/dtype.hpp"
 #include "lib/device/stream.hpp"
 
 namespace spillway::ops {
@@ -25,6 +26,9 @@ void swiglu_backward(std::int64_t n, T const* gate, T const* up, T const* dy, T*
 /// y = a + b; y may be a or b.
 template <class T>
 void add(std::int64_t n, T const* a, T const* b, T* y, device::Stream&);
+
+/// narrow = wide, rounded.
+void round_to_bf16(std::int64_t n, float const* wide, bf16* narrow, device::Stream&);
 
 /// dbias[c] += sum over rows of dy[r, c], in a fixed order.
 template <class T>

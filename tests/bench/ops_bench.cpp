@@ -318,17 +318,19 @@ void cross_entropy_pass(State& state) {
   std::int64_t const V = 50257, rows = 128;
   auto const logits = values<float>(rows * V);
   std::vector<std::int32_t> const targets(static_cast<std::size_t>(rows), 17);
-  std::vector<float> losses(static_cast<std::size_t>(rows));
+  std::vector<float> maximum(static_cast<std::size_t>(rows)), target(maximum.size());
+  std::vector<double> others(maximum.size());
   std::vector<T> dlogits(logits.size());
   auto const stream = make_stream(state);
-  CrossEntropy<T> const args{.rows = rows,
-                             .V = V,
-                             .logits = logits.data(),
-                             .targets = targets.data(),
-                             .losses = losses.data(),
-                             .dlogits = dlogits.data()};
-  for (auto _ : state) cross_entropy(args, *stream);
-  report_bytes(state, static_cast<double>(rows * V) * (4 + sizeof(T)));
+  SoftmaxState const softmax{maximum.data(), others.data(), target.data()};
+  LogitsPart const part{
+      .rows = rows, .columns = V, .logits = logits.data(), .stride = V, .targets = targets.data()};
+  for (auto _ : state) {
+    cross_entropy_start(rows, softmax, *stream);
+    cross_entropy_observe(part, softmax, *stream);
+    cross_entropy_gradient(part, softmax, 1.0f, dlogits.data(), *stream);
+  }
+  report_bytes(state, static_cast<double>(rows * V) * (8 + sizeof(T)));
 }
 
 void threads(benchmark::internal::Benchmark* b) {

@@ -38,6 +38,12 @@ struct GeluBackward {
   }
 };
 
+struct RoundToBf16 {
+  float const* wide;
+  bf16* narrow;
+  SPILLWAY_HD void operator()(std::int64_t i) const { store(narrow[i], wide[i]); }
+};
+
 template <class T>
 struct SwigluForward {
   T const* gate;

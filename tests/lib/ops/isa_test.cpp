@@ -97,14 +97,16 @@ TEST(Isa, gelu_and_norm_and_cross_entropy_have_the_same_bits_on_every_instructio
   expect_same_on_all_sets([&](Isa isa) {
     auto const stream = make_stream();
     std::int32_t const target = 5;
-    std::vector<float> dlogits(kCount + 1);
-    CrossEntropy<float> const args{.rows = 1,
-                                   .V = kCount,
-                                   .logits = x.data(),
-                                   .targets = &target,
-                                   .losses = &dlogits[kCount],
-                                   .dlogits = dlogits.data()};
-    launch_rows(1, CrossEntropyRow<float>{args}, *stream, isa);
+    std::vector<float> dlogits(kCount), maximum(1), target_logit(1);
+    std::vector<double> others(1);
+    SoftmaxState const state{maximum.data(), others.data(), target_logit.data()};
+    LogitsPart const part{
+        .rows = 1, .columns = kCount, .logits = x.data(), .stride = kCount, .targets = &target};
+    launch_rows(1, StartSoftmaxRow{state}, *stream, isa);
+    launch_rows(1, ObserveRow{part, state}, *stream, isa);
+    launch_rows(1, LogitsGradientRow<float>{part, state, 1.0f, dlogits.data()}, *stream, isa);
+    dlogits.push_back(maximum[0]);
+    dlogits.push_back(static_cast<float>(others[0]));
     return dlogits;
   });
 }
