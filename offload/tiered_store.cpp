@@ -7,6 +7,7 @@
 #include "lib/core/error.hpp"
 #include "lib/core/numeric.hpp"
 #include "lib/device/for_each.hpp"
+#include "lib/ops/gradient.hpp"
 
 namespace spillway::offload {
 namespace {
@@ -15,9 +16,8 @@ using optim::StateKind;
 using train::Use;
 
 constexpr std::size_t kAlignment = 4096;
-// Sums of squares are taken over pieces of this many elements, so that no tile size shows in their
-// bits.
-constexpr std::int64_t kSquarePiece = io::kChecksumElements;
+// Tiles are cut at multiples of both.
+static_assert(ops::kSquarePiece == io::kChecksumElements);
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -369,35 +369,28 @@ void TieredStore::save_host_unit(std::size_t unit_index) {
   }
 }
 
-// Stores the sum of `piece` and, unless it is the first part, of what is stored; `piece` becomes
-// what is stored.
-template <class T>
-void merge_gradient(std::span<float> piece, T* stored, bool first, device::Stream& stream) {
-  auto const rows = div_ceil(narrow<std::int64_t>(piece.size()), kSquarePiece);
-  auto const merge_row = [&](std::int64_t row) {
-    std::int64_t const end = std::min((row + 1) * kSquarePiece, narrow<std::int64_t>(piece.size()));
-    float* const values = piece.data();
-    for (std::int64_t i = row * kSquarePiece; i < end; ++i) {
-      T const sum = static_cast<T>(first ? values[i] : values[i] + static_cast<float>(stored[i]));
-      stored[i] = sum;
-      values[i] = static_cast<float>(sum);
-    }
-  };
-  device::for_each_row(rows, merge_row, stream);
-}
-
 void TieredStore::put_tile(std::span<float> piece, std::byte* stored, train::GradientPart part,
                            double& squares) {
-  if (parts_.geometry.types.grad == DType::f32) {
-    merge_gradient(piece, reinterpret_cast<float*>(stored), part.first, parts_.stream);
-  } else {
-    merge_gradient(piece, reinterpret_cast<bf16*>(stored), part.first, parts_.stream);
-  }
-  if (!part.last) return;
-  for (std::size_t at = 0; at < piece.size(); at += kSquarePiece) {
-    auto const n = std::min<std::size_t>(kSquarePiece, piece.size() - at);
-    squares += ops::sum_of_squares(narrow<std::int64_t>(n), piece.data() + at, parts_.stream);
-  }
+  auto const merge = [&]<class T>(T* kept) {
+    ops::MergeGradient<T> const args{.n = narrow<std::int64_t>(piece.size()),
+                                     .part = piece.data(),
+                                     .stored = kept,
+                                     .add = !part.first};
+    ops::merge_gradient(args, part.last ? &squares : nullptr, parts_.stream);
+  };
+  if (parts_.geometry.types.grad == DType::f32)
+    merge(reinterpret_cast<float*>(stored));
+  else
+    merge(reinterpret_cast<bf16*>(stored));
+}
+
+std::span<float> TieredStore::lend_gradient(UnitId unit_id) {
+  auto const at = static_cast<std::size_t>(unit_id.get());
+  auto const& unit = parts_.geometry.units[at];
+  auto const& types = parts_.geometry.types;
+  if (types.grad != DType::f32 || unit.spills(StateKind::grad, types)) return {};
+  return {reinterpret_cast<float*>(host_kind(at, StateKind::grad)),
+          static_cast<std::size_t>(unit.elements)};
 }
 
 double TieredStore::put_gradient(UnitId unit_id, std::span<float> shard, train::GradientPart part) {

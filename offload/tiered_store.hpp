@@ -65,6 +65,7 @@ class TieredStore : public train::StateStore, private TileWork {
   std::span<std::byte> acquire(int index) override;
   void release(int index) override;
   void end_pass() override;
+  std::span<float> lend_gradient(UnitId unit) override;
   double put_gradient(UnitId unit, std::span<float> shard, train::GradientPart part) override;
   train::StoreMeters meters() const override;
 

@@ -174,6 +174,12 @@ std::size_t AttentionLayer<T>::scratch_bytes(Shape shape, int threads) const {
   return std::max(bytes, output_.scratch_bytes(shape.rows(), threads));
 }
 
+template <class T>
+void AttentionLayer<T>::append_set_ranges(std::vector<shard::Range>& ranges) const {
+  for (auto const& input : inputs_) ranges.push_back(input.weight_range());
+  ranges.push_back(output_.weight_range());
+}
+
 template class AttentionLayer<float>;
 template class AttentionLayer<bf16>;
 

@@ -44,6 +44,8 @@ class AttentionLayer {
   /// Carves the temporaries of `backward`, to count them.
   void count_backward(Shape shape, Carver& carver) const { carve_backward(shape, carver); }
   std::size_t scratch_bytes(Shape shape, int threads) const;
+  /// Appends the ranges that `backward` sets in a fresh unit.
+  void append_set_ranges(std::vector<shard::Range>& ranges) const;
 
  private:
   struct Heads {  // where q, k and v lie

@@ -89,6 +89,14 @@ std::size_t Block<T>::scratch_bytes(Shape shape, int threads) const {
                   mlp_.scratch_bytes(shape.rows(), threads));
 }
 
+template <class T>
+std::vector<shard::Range> Block<T>::set_ranges() const {
+  std::vector<shard::Range> ranges;
+  attention_.append_set_ranges(ranges);
+  mlp_.append_set_ranges(ranges);
+  return ranges;
+}
+
 template class Block<float>;
 template class Block<bf16>;
 

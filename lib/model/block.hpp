@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "lib/device/stream.hpp"
 #include "lib/model/attention.hpp"
@@ -48,6 +49,8 @@ class Block {
   /// Carves the temporaries of `backward`, to count them.
   void count_backward(Shape shape, Carver& carver) const;
   std::size_t scratch_bytes(Shape shape, int threads) const;
+  /// Ranges that `backward` sets in a fresh unit.
+  std::vector<shard::Range> set_ranges() const;
 
  private:
   std::int64_t width_;

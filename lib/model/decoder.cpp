@@ -40,7 +40,11 @@ template <class T>
 class TypedDecoder : public Decoder {
  public:
   TypedDecoder(ModelSpec const& spec, std::int64_t max_T)
-      : max_T_(max_T), width_(spec.config.hidden_size), rotary_(spec.config, max_T), head_(spec) {
+      : max_T_(max_T),
+        width_(spec.config.hidden_size),
+        tied_(spec.config.tied_head),
+        rotary_(spec.config, max_T),
+        head_(spec) {
     ModelNames const names = model_names(spec.config.family);
     shard::FlatLayout const embedding = spec.layout(UnitId{0});
     token_table_ = embedding.find(names.token_embedding + ".weight").range.begin;
@@ -74,6 +78,14 @@ class TypedDecoder : public Decoder {
   std::size_t scratch_bytes(Shape shape, int threads) const override {
     return std::max(blocks_.front().scratch_bytes(shape, threads),
                     head_.scratch_bytes(shape.rows(), threads));
+  }
+
+  std::vector<shard::Range> set_ranges(UnitId unit) const override {
+    auto const index = static_cast<std::size_t>(unit.get());
+    std::size_t const head_unit = blocks_.size() + 1;
+    if (index == (tied_ ? 0 : head_unit)) return {head_.weight_range()};
+    if (index == 0 || index == head_unit) return {};
+    return blocks_[index - 1].set_ranges();
   }
 
   void embed_forward(UnitView embedding, Tokens tokens, Shape shape, std::span<std::byte> x_out,
@@ -158,6 +170,7 @@ class TypedDecoder : public Decoder {
 
   std::int64_t max_T_;
   std::int64_t width_;
+  bool tied_;
   std::int64_t token_table_ = 0;
   std::int64_t position_table_ = -1;
   RotaryTable rotary_;

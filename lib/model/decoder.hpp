@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "lib/core/dtype.hpp"
 #include "lib/device/stream.hpp"
@@ -31,10 +32,12 @@ struct Tokens {
 };
 
 /// The gathered weights of a unit (compute type) and its gradient accumulator (fp32), both in flat
-/// order. The gradient is added to, never set. `gradient` is null in a forward pass.
+/// order. The gradient is added to; with `fresh`, what Decoder::set_ranges names is set instead,
+/// whatever it held. `gradient` is null in a forward pass.
 struct UnitView {
   std::byte const* weights = nullptr;
   float* gradient = nullptr;
+  bool fresh = false;
 };
 
 /// Sum over the micro-batch, not divided.
@@ -55,6 +58,10 @@ class Decoder {
   virtual std::size_t workspace_bytes(Shape, Keep) const = 0;
   /// Bytes of scratch of a stream with so many threads.
   virtual std::size_t scratch_bytes(Shape, int threads) const = 0;
+
+  /// Ranges of a unit's gradient that block_backward or, for the weight of the head, head() sets
+  /// where UnitView::fresh: they need no zeros before a step's first micro-batch.
+  virtual std::vector<shard::Range> set_ranges(UnitId unit) const = 0;
 
   virtual void embed_forward(UnitView embedding, Tokens, Shape, std::span<std::byte> x_out,
                              device::Stream&) = 0;

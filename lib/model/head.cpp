@@ -128,6 +128,7 @@ LossSum Head<T>::run(HeadUnits units, Tokens tokens, float scale, T const* x, T*
     sum.targets += part.targets;
     if (dx_out != nullptr)
       backward(units, rows, cut, scale, dx_out + begin * width_, temporary, stream);
+    units.head.fresh = units.embedding.fresh = false;
   }
   return sum;
 }

@@ -36,6 +36,8 @@ class Head {
   /// Carves the temporaries of `run` and `logits`, to count them.
   void count(std::int64_t rows, Carver& carver) const { carve(cut(rows), carver); }
   std::size_t scratch_bytes(std::int64_t rows, int threads) const;
+  /// Of the weight in the flat of its unit: `run` sets its gradient there where the unit is fresh.
+  shard::Range weight_range() const { return projection_.weight_range(); }
 
  private:
   struct Cut {

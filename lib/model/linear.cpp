@@ -61,7 +61,7 @@ void Linear<T>::backward_weights(UnitView unit, std::int64_t rows, T const* x, T
   args.a = {in_out ? x : dy, dtype_of<T>, true, 0};
   args.b = {in_out ? dy : x, dtype_of<T>, false, 0};
   args.c = gradient_at(unit, place_.weight);
-  args.accumulate = true;
+  args.accumulate = !unit.fresh;
   ops::matmul(args, stream);
   if (place_.bias >= 0)
     ops::bias_backward(rows, place_.out, dy, gradient_at(unit, place_.bias), stream);

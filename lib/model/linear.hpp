@@ -32,13 +32,17 @@ class Linear {
  public:
   explicit Linear(LinearPlace place) : place_(place) {}
 
+  /// Of the weight in the flat.
+  shard::Range weight_range() const {
+    return {place_.weight, place_.weight + place_.in * place_.out};
+  }
   std::int64_t in() const { return place_.in; }
   std::int64_t out() const { return place_.out; }
 
   /// y in T, or in fp32 for logits.
   template <class Out>
   void forward(UnitView unit, std::int64_t rows, T const* x, Out* y, device::Stream& stream) const;
-  /// Adds to the unit's gradient.
+  /// Adds to the unit's gradient; the weight's is set where the unit is fresh.
   void backward_weights(UnitView unit, std::int64_t rows, T const* x, T const* dy,
                         device::Stream& stream) const;
   /// dx in T or fp32; set, or added to (fp32 only).

@@ -90,6 +90,13 @@ std::size_t MlpLayer<T>::scratch_bytes(std::int64_t rows, int threads) const {
   return gate_ ? std::max(bytes, gate_->scratch_bytes(rows, threads)) : bytes;
 }
 
+template <class T>
+void MlpLayer<T>::append_set_ranges(std::vector<shard::Range>& ranges) const {
+  if (gate_) ranges.push_back(gate_->weight_range());
+  ranges.push_back(up_.weight_range());
+  ranges.push_back(down_.weight_range());
+}
+
 template class MlpLayer<float>;
 template class MlpLayer<bf16>;
 

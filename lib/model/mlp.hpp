@@ -46,6 +46,8 @@ class MlpLayer {
                 Carver& carver, device::Stream& stream) const;
   /// Carves the temporaries of `backward`, to count them.
   void count_backward(std::int64_t rows, Carver& carver) const { carve_backward(rows, carver); }
+  /// Appends the ranges that `backward` sets in a fresh unit.
+  void append_set_ranges(std::vector<shard::Range>& ranges) const;
   std::size_t scratch_bytes(std::int64_t rows, int threads) const;
 
  private:

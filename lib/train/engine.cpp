@@ -130,18 +130,36 @@ void Engine::run_forward(Op const& op, std::span<model::Tokens const> wave) {
   parts_.store.release(op.fetch);
 }
 
-void Engine::open_gradient(std::span<float> accumulator) {
+std::span<float> Engine::gradient_of(UnitId unit, std::size_t offset) {
+  if (options_.waves == 1 && parts_.comm.size() == 1) {
+    auto const stored = parts_.store.lend_gradient(unit);
+    if (!stored.empty()) return stored;
+  }
+  return memory_->gradient(offset, padded_elements(parts_.spec, unit, parts_.comm.size()));
+}
+
+void Engine::clear(std::span<float> values) {
   // Pages of 1 Mi elements, so that the team shares the clearing.
   constexpr std::size_t kPiece = std::size_t{1} << 20;
-  auto const pieces = narrow<std::int64_t>(div_ceil(accumulator.size(), kPiece));
+  auto const pieces = narrow<std::int64_t>(div_ceil(values.size(), kPiece));
   device::for_each_row(
       pieces,
       [&](std::int64_t piece) {
         auto const from = static_cast<std::size_t>(piece) * kPiece;
-        auto const size = std::min(kPiece, accumulator.size() - from);
-        std::memset(accumulator.data() + from, 0, size * sizeof(float));
+        auto const size = std::min(kPiece, values.size() - from);
+        std::memset(values.data() + from, 0, size * sizeof(float));
       },
       parts_.stream);
+}
+
+void Engine::open_gradient(UnitId unit, std::span<float> accumulator) {
+  std::size_t from = 0;
+  for (shard::Range const& range : parts_.decoder.set_ranges(unit)) {
+    auto const begin = static_cast<std::size_t>(range.begin);
+    clear(accumulator.subspan(from, begin - from));
+    from = static_cast<std::size_t>(range.end);
+  }
+  clear(accumulator.subspan(from));
 }
 
 void Engine::close_gradient(UnitId unit, std::span<float> accumulator, GradientPart part) {
@@ -160,21 +178,24 @@ void Engine::run_head(Op const& op, std::span<model::Tokens const> wave, bool wi
   model::UnitView embedding;
   if (tied) embedding = view(op.fetch_embedding, UnitId{0});
   model::UnitView head = view(op.fetch, op.unit);
-  int const ranks = parts_.comm.size();
-  auto const head_gradient =
-      memory_->gradient(0, with_gradient ? padded_elements(parts_.spec, op.unit, ranks) : 0);
-  auto const embedding_gradient =
-      memory_->gradient(with_gradient ? gradient_bytes(parts_.spec, op.unit, ranks) : 0,
-                        with_gradient && tied ? padded_elements(parts_.spec, UnitId{0}, ranks) : 0);
-  open_gradient(head_gradient);
-  open_gradient(embedding_gradient);
-  if (with_gradient) head.gradient = head_gradient.data();
-  if (with_gradient && tied) embedding.gradient = embedding_gradient.data();
+  std::span<float> head_gradient, embedding_gradient;
+  if (with_gradient) {
+    head_gradient = gradient_of(op.unit, 0);
+    open_gradient(op.unit, head_gradient);
+    head.gradient = head_gradient.data();
+  }
+  if (with_gradient && tied) {
+    embedding_gradient =
+        gradient_of(UnitId{0}, gradient_bytes(parts_.spec, op.unit, parts_.comm.size()));
+    open_gradient(UnitId{0}, embedding_gradient);
+    embedding.gradient = embedding_gradient.data();
+  }
 
   set_phase("loss", op.unit);
   auto const blocks = static_cast<std::size_t>(parts_.spec.config.layers);
   for (std::size_t micro = 0; micro < wave.size(); ++micro) {
     auto const dx = with_gradient ? memory_->boundary(blocks + 1, micro) : std::span<std::byte>{};
+    head.fresh = embedding.fresh = micro == 0;
     auto const sum = parts_.decoder.head(head, embedding, wave[micro], options_.micro, scale_,
                                          memory_->boundary(blocks, micro), dx, memory_->workspace,
                                          parts_.stream);
@@ -191,33 +212,38 @@ void Engine::run_head(Op const& op, std::span<model::Tokens const> wave, bool wi
 
 void Engine::run_block_backward(Op const& op) {
   model::UnitView unit = view(op.fetch, op.unit);
-  auto const gradient =
-      memory_->gradient(0, padded_elements(parts_.spec, op.unit, parts_.comm.size()));
-  open_gradient(gradient);
+  auto const gradient = gradient_of(op.unit, 0);
+  open_gradient(op.unit, gradient);
   unit.gradient = gradient.data();
   set_phase("backward", op.unit);
   auto const level = static_cast<std::size_t>(op.unit.get());
   auto const blocks = static_cast<std::size_t>(parts_.spec.config.layers);
-  for (std::size_t micro = 0; micro < memory_->wave; ++micro)
+  for (std::size_t micro = 0; micro < memory_->wave; ++micro) {
+    unit.fresh = micro == 0;
     parts_.decoder.block_backward(
         narrow<int>(level) - 1, unit, options_.micro, options_.keep,
         memory_->boundary(level - 1, micro), memory_->boundary(blocks + 1, micro),
         memory_->block_kept(level - 1, micro), memory_->workspace, parts_.stream);
+  }
   parts_.store.release(op.fetch);
   close_gradient(op.unit, gradient, {.first = op.wave == 0, .last = op.wave == options_.waves - 1});
 }
 
 void Engine::run_embed_backward(Op const& op, std::span<model::Tokens const> wave) {
+  // Beside what the head has stored of a tied table, and then added to it as a whole: only so the
+  // order of the sums is the same wherever the gradient is kept.
+  bool const tied = parts_.spec.config.tied_head;
   auto const gradient =
-      memory_->gradient(0, padded_elements(parts_.spec, op.unit, parts_.comm.size()));
-  open_gradient(gradient);
+      tied ? memory_->gradient(0, padded_elements(parts_.spec, op.unit, parts_.comm.size()))
+           : gradient_of(op.unit, 0);
+  clear(gradient);
   set_phase("backward", op.unit);
   auto const blocks = static_cast<std::size_t>(parts_.spec.config.layers);
   for (std::size_t micro = 0; micro < wave.size(); ++micro)
     parts_.decoder.embed_backward({.weights = nullptr, .gradient = gradient.data()}, wave[micro],
                                   options_.micro, memory_->boundary(blocks + 1, micro),
                                   parts_.stream);
-  bool const first = op.wave == 0 && !parts_.spec.config.tied_head;
+  bool const first = op.wave == 0 && !tied;
   close_gradient(op.unit, gradient, {.first = first, .last = op.wave == options_.waves - 1});
 }
 

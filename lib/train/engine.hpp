@@ -95,7 +95,12 @@ class Engine {
   void run_head(Op const& op, std::span<model::Tokens const> wave, bool with_gradient);
   void run_block_backward(Op const& op);
   void run_embed_backward(Op const& op, std::span<model::Tokens const> wave);
-  void open_gradient(std::span<float> accumulator);
+  /// Where a unit's gradient accumulates: in the store itself if it lends it, else `offset` bytes
+  /// into the engine's memory.
+  std::span<float> gradient_of(UnitId unit, std::size_t offset);
+  void clear(std::span<float> values);
+  /// Zeros where backward only adds.
+  void open_gradient(UnitId unit, std::span<float> accumulator);
   void close_gradient(UnitId unit, std::span<float> accumulator, GradientPart part);
   void begin(Schedule const& schedule);
   void finish_step(StepResult& result, double lr);

@@ -22,7 +22,9 @@ class Accumulation(support.EndToEnd):
                 continue
             difference = left[name] - right[name]
             if name.startswith("model/"):
-                self.assertLess(numpy.abs(difference).max(), 1e-6, name)
+                # Adam turns the rounding of a gradient near zero into a part of lr: few elements.
+                self.assertLess(numpy.abs(difference).max(), 0.1 * self.BATCH["optim__lr"], name)
+                self.assertLess(numpy.sqrt(numpy.mean(difference**2)), 5e-8, name)
             if name.startswith("optimizer/m/"):
                 relative = numpy.linalg.norm(difference) / numpy.linalg.norm(right[name])
                 self.assertLess(relative, 1e-5, name)
