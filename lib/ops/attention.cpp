@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "lib/core/dtype.hpp"
 #include "lib/core/error.hpp"
 #include "lib/ops/detail/attention.hpp"
+#include "lib/ops/detail/attention_pairs.hpp"
 #include "lib/ops/detail/attention_tiles.hpp"
 #include "lib/ops/detail/lanes.hpp"
 #include "lib/ops/detail/scratch.hpp"
@@ -304,11 +306,21 @@ template void attention_backward(AttentionBackward<bf16> const&, device::Stream&
 
 template <class T>
 void attention_forward(AttentionForward<T> const& args, device::Stream& stream) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    detail::TileUnit const unit = detail::best_tile_unit();
+    detail::check(args);
+    if (unit != detail::TileUnit::none) return detail::attention_pairs_forward(args, stream, unit);
+  }
   detail::attention_forward(args, stream, detail::widest_isa());
 }
 
 template <class T>
 void attention_backward(AttentionBackward<T> const& args, device::Stream& stream) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    detail::TileUnit const unit = detail::best_tile_unit();
+    detail::check(args.forward);
+    if (unit != detail::TileUnit::none) return detail::attention_pairs_backward(args, stream, unit);
+  }
   detail::attention_backward(args, stream, detail::widest_isa());
 }
 
@@ -325,8 +337,10 @@ std::size_t attention_scratch_bytes(std::int64_t B, std::int64_t T_, std::int64_
   auto const team = [threads](std::int64_t tasks) {
     return static_cast<std::size_t>(std::min<std::int64_t>(threads, tasks));
   };
-  return std::max(team(B * heads * tiles) * detail::forward_tile_bytes(width),
-                  team(B * heads) * detail::backward_tile_bytes(width, T_));
+  return std::max({team(B * heads * tiles) * detail::forward_tile_bytes(width),
+                   team(B * heads) * detail::backward_tile_bytes(width, T_),
+                   team(B * heads * tiles) * detail::attention_pairs_forward_bytes(T_, head_dim),
+                   team(B * heads) * detail::attention_pairs_backward_bytes(T_, head_dim)});
 }
 
 }  // namespace spillway::ops

@@ -142,6 +142,10 @@ void pack_rows(PackSource const& source, PackRange const& range, bool transposed
 
 }  // namespace
 
+void transpose_words(float const* from, std::int64_t stride, float* tile) {
+  transpose_tile(reinterpret_cast<bf16 const*>(from), 2 * stride, reinterpret_cast<bf16*>(tile));
+}
+
 void pack_left(PackSource const& source, PackRange const& range, bf16* strips) {
   source.k_major ? pack_rows(source, range, true, strips)
                  : pack_lines(source, range, false, strips);

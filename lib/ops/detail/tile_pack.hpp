@@ -37,6 +37,10 @@ constexpr std::int64_t packed_elements(std::int64_t lines, std::int64_t steps) {
          ((steps + kPairTileK - 1) / kPairTileK * kPairTileK);
 }
 
+/// 16 x 16 elements of 4 bytes with rows and columns exchanged, to a tile of whole rows of 64 bytes.
+/// Needs AVX-512.
+void transpose_words(float const* from, std::int64_t stride, float* tile);
+
 /// Strip after strip; in a strip, for each 32 of k, the tiles of its two halves. Needs AVX-512 BW.
 void pack_left(PackSource const& source, PackRange const& range, bf16* strips);
 /// The same for panels of columns.

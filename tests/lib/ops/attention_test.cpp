@@ -3,6 +3,7 @@
 
 #include "lib/core/error.hpp"
 #include "lib/ops/detail/attention.hpp"
+#include "lib/ops/detail/attention_pairs.hpp"
 #include "tests/lib/ops/ops_support.hpp"
 
 namespace spillway::ops {
@@ -120,7 +121,7 @@ TYPED_TEST(Attention, forward_matches_double) {
   for (AttentionSizes const& sizes : all_sizes())
     for (bool const packed : {false, true}) {
       Case<TypeParam> c(sizes, packed);
-      attention_forward(c.args(), *c.exact_stream());
+      detail::attention_forward(c.args(), *c.exact_stream(), detail::widest_isa());
       auto const expected = reference::attention(c.s, widen(c.q), widen(c.k), widen(c.v));
       expect_close(c.out, expected.out, sizeof(TypeParam) == 2 ? 1.02 : 64,
                    describe(sizes).c_str());
@@ -133,8 +134,8 @@ TYPED_TEST(Attention, forward_matches_double) {
 TYPED_TEST(Attention, backward_matches_double) {
   for (AttentionSizes const& sizes : all_sizes()) {
     Case<TypeParam> c(sizes, true);
-    attention_forward(c.args(), *c.exact_stream());
-    attention_backward(c.backward_args(), *c.exact_stream());
+    detail::attention_forward(c.args(), *c.exact_stream(), detail::widest_isa());
+    detail::attention_backward(c.backward_args(), *c.exact_stream(), detail::widest_isa());
     auto const expected =
         reference::attention_backward(c.s, widen(c.q), widen(c.k), widen(c.v), widen(c.dout));
     // With bf16, backward sees the output as it was rounded.
@@ -148,6 +149,42 @@ TYPED_TEST(Attention, backward_matches_double) {
     expect_close_norm(c.gradient(q_width, kv_width), expected.dk, units, (what + " dk").c_str());
   }
 }
+
+// On packed tiles, where the processor has a unit for them: probabilities and their gradients are
+// rounded to bf16 before they are multiplied.
+class AttentionUnits : public ::testing::TestWithParam<detail::TileUnit> {
+ protected:
+  void SetUp() override {
+    if (detail::best_tile_unit() < GetParam()) GTEST_SKIP() << "this processor has no such unit";
+  }
+};
+
+TEST_P(AttentionUnits, forward_and_backward_match_double) {
+  for (AttentionSizes const& sizes : all_sizes()) {
+    Case<bf16> c(sizes, true);
+    detail::attention_pairs_forward(c.args(), *c.exact_stream(3), GetParam());
+    detail::attention_pairs_backward(c.backward_args(), *c.exact_stream(3), GetParam());
+    auto const expected = reference::attention(c.s, widen(c.q), widen(c.k), widen(c.v));
+    std::string const what = describe(sizes);
+    expect_close(c.out, expected.out, 5, what.c_str());
+    expect_close_norm(c.out, expected.out, 1, what.c_str());
+    expect_close(c.logsumexp, expected.logsumexp, 16, what.c_str());
+    auto const gradient =
+        reference::attention_backward(c.s, widen(c.q), widen(c.k), widen(c.v), widen(c.dout));
+    std::size_t const q_width = c.s.heads * c.s.head_dim, kv_width = c.s.kv_heads * c.s.head_dim;
+    expect_close_norm(c.gradient(q_width + kv_width, kv_width), gradient.dv, 2,
+                      (what + " dv").c_str());
+    if (sizes.T <= 2 || sizes.window == 1) continue;  // one or two keys: dq and dk are (close to) 0
+    expect_close_norm(c.gradient(0, q_width), gradient.dq, 2, (what + " dq").c_str());
+    expect_close_norm(c.gradient(q_width, kv_width), gradient.dk, 2, (what + " dk").c_str());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Units, AttentionUnits,
+                         ::testing::Values(detail::TileUnit::avx512_bf16, detail::TileUnit::amx),
+                         [](auto const& unit) {
+                           return unit.param == detail::TileUnit::amx ? "amx" : "avx512_bf16";
+                         });
 
 TEST(AttentionReference, backward_matches_finite_differences) {
   for (std::size_t const window : {0, 3}) {

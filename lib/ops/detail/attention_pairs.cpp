@@ -1,0 +1,109 @@
+#include "lib/ops/detail/attention_pairs.hpp"
+
+#include <limits>
+
+#include "lib/ops/detail/isa.hpp"
+#include "lib/ops/detail/store.hpp"
+
+namespace spillway::ops::detail {
+namespace {
+
+constexpr std::int64_t kQ = kPairQueries;
+
+std::uint32_t rounded(float value) { return bf16::round_bits(std::bit_cast<std::uint32_t>(value)); }
+
+}  // namespace
+
+void multiply_pairs(TileUnit unit, PairProduct const& p) {
+  TileBlock block;
+  block.steps = p.steps;
+  block.c_stride = p.c_stride;
+  block.accumulate = p.accumulate;
+  for (std::int64_t strip = 0; strip < p.strips; ++strip)
+    for (std::int64_t panel = 0; panel < p.panels; ++panel) {
+      block.strip = p.left + strip * p.strip_steps * 2 * kPairTileElements;
+      block.panel = p.right + panel * p.panel_steps * 2 * kPairTileElements;
+      block.c = p.c + strip * kStripRows * p.c_stride + panel * kStripRows;
+      multiply_block(unit, block);
+    }
+}
+
+void scale_and_mask(PairScores const& scores, float scale, std::int64_t window) {
+  constexpr float kHidden = -std::numeric_limits<float>::infinity();
+  constexpr std::int32_t kNoLimit = std::numeric_limits<std::int32_t>::max();
+  std::int32_t const limit =
+      window > 0 && window < kNoLimit ? static_cast<std::int32_t>(window) : kNoLimit;
+  std::int64_t const last_query = scores.first_query + kQ - 1;
+  run_on(Isa::avx512, [&scores, scale, limit, last_query](auto) {
+    for (std::int64_t j = 0; j < scores.keys; ++j) {
+      float* const row = scores.data + j * kQ;
+      std::int64_t const key = scores.first_key + j;
+      if (key <= scores.first_query && last_query - key < limit) {  // seen by all
+#pragma omp simd
+        for (std::int64_t q = 0; q < kQ; ++q) row[q] *= scale;
+        continue;
+      }
+      auto const distance = static_cast<std::int32_t>(scores.first_query - key);
+#pragma omp simd
+      for (std::int32_t q = 0; q < kQ; ++q) {
+        bool const seen = distance + q >= 0 && distance + q < limit;
+        row[q] = seen ? row[q] * scale : kHidden;
+      }
+    }
+  });
+}
+
+void join_keys(float const* values, std::int64_t keys, bf16* panels) {
+  std::int64_t const panel_words = keys * kStripRows / 2;
+  run_on(Isa::avx512, [values, keys, panels, panel_words](auto) {
+    for (std::int64_t key = 0; key < keys; key += 2) {
+      float const* const even = values + key * kQ;
+      float const* const odd = even + kQ;
+      std::int64_t const row = key / kPairTileK * kPairTileElements + key % kPairTileK / 2 * 16;
+      for (std::int64_t q = 0; q < kQ; q += 16) {
+        auto* const pairs = reinterpret_cast<std::uint32_t*>(panels) +
+                            q / kStripRows * panel_words + row +
+                            q % kStripRows / 16 * (kPairTileElements / 2);
+#pragma omp simd
+        for (std::int64_t i = 0; i < 16; ++i)
+          pairs[i] = rounded(even[q + i]) | rounded(odd[q + i]) << 16;
+      }
+    }
+  });
+}
+
+void round_keys(float const* values, std::int64_t keys, bf16* strips) {
+  run_on(Isa::avx512, [values, keys, strips](auto) {
+    for (std::int64_t key = 0; key < keys; ++key) {
+      float const* const from = values + key * kQ;
+      bf16* const row = strips + key / kStripRows * kStripRows * kQ +
+                        key % kStripRows / kPairTileRows * kPairTileElements +
+                        key % kPairTileRows * kPairTileK;
+      for (std::int64_t q = 0; q < kQ; q += kPairTileK) {
+        bf16* const to = row + q / kPairTileK * 2 * kPairTileElements;
+#pragma omp simd
+        for (std::int64_t i = 0; i < kPairTileK; ++i) store(to[i], from[q + i]);
+      }
+    }
+  });
+}
+
+void store_transposed(float const* values, float const* factor, HeadRows<bf16> const& target) {
+  alignas(64) float tile[16 * 16];
+  for (std::int64_t d = 0; d < target.head_dim; d += 16)
+    for (std::int64_t q = 0; q < target.rows; q += 16) {
+      transpose_words(values + d * kQ + q, kQ, tile);
+      std::int64_t const width = std::min<std::int64_t>(16, target.head_dim - d);
+      std::int64_t const rows = std::min<std::int64_t>(16, target.rows - q);
+      run_on(Isa::avx512, [&](auto) {
+        for (std::int64_t r = 0; r < rows; ++r) {
+          bf16* const to = target.data + (q + r) * target.stride + d;
+          float const times = factor[q + r];
+#pragma omp simd
+          for (std::int64_t i = 0; i < width; ++i) store(to[i], tile[r * 16 + i] * times);
+        }
+      });
+    }
+}
+
+}  // namespace spillway::ops::detail
