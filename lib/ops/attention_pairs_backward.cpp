@@ -48,16 +48,17 @@ struct Tiles {
 };
 
 // Scores to probabilities, and gradients of probabilities to those of scores, without the scale.
-void softmax_backward(PairScores const& scores, Tiles const& t) {
-  run_on(Isa::avx512, [&scores, &t](auto) {
+void softmax_backward(PairScores const& scores, float scale, Tiles const& t) {
+  run_on(Isa::avx512, [&scores, scale, &t](auto) {
     float const* const logsumexp = t.logsumexp;
     float const* const dot = t.dot;
+    float const times = scale;  // no store can alias it
     for (std::int64_t j = 0; j < scores.keys; ++j) {
       float* const p = t.p + j * kQ;
       float* const dp = t.dp + j * kQ;
 #pragma omp simd
       for (std::int64_t q = 0; q < kQ; ++q) {
-        float const probability = fast_exp(p[q] - logsumexp[q]);
+        float const probability = fast_exp(p[q] * times - logsumexp[q]);
         p[q] = probability;
         dp[q] = probability * (dp[q] - dot[q]);
       }
@@ -79,12 +80,12 @@ void run_keys(PairScores const& scores, AttentionForward<bf16> const& f, Tiles c
                         .c_stride = kQ,
                         .accumulate = false};
   multiply_pairs(unit, to_scores);
-  scale_and_mask(scores, f.scale, f.window);
+  hide_scores(scores, f.window);
   to_scores.left = t.values + scores.first_key * t.width;
   to_scores.right = t.dout;
   to_scores.c = t.dp;
   multiply_pairs(unit, to_scores);
-  softmax_backward(scores, t);
+  softmax_backward(scores, f.scale, t);
   round_keys(t.p, scores.keys, t.p_strips);
   round_keys(t.dp, scores.keys, t.ds_strips);
   join_keys(t.dp, scores.keys, t.ds_panels);

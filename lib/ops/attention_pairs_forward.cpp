@@ -33,21 +33,24 @@ struct Tiles {
         factor(scratch.take<float>(kQ)) {}
 };
 
-// Scores to exponentials in place; `factor` is what sums of earlier tiles are multiplied by.
-void softmax_step(PairScores const& scores, Tiles const& t) {
-  run_on(Isa::avx512, [&scores, &t](auto) {
+// Scores times `scale` to exponentials in place; `factor` is what sums of earlier tiles are
+// multiplied by.
+void softmax_step(PairScores const& scores, float scale, Tiles const& t) {
+  run_on(Isa::avx512, [&scores, scale, &t](auto) {
+    float const times = scale;  // no store can alias it
     for (std::int64_t first = 0; first < kQ; first += 16) {
       float* const column = scores.data + first;
       float largest[16], sum[16] = {};
-      for (int q = 0; q < 16; ++q) largest[q] = t.maximum[first + q];
-      for (std::int64_t j = 0; j < scores.keys; ++j)
+      for (int q = 0; q < 16; ++q) largest[q] = column[q];
+      for (std::int64_t j = 1; j < scores.keys; ++j)
 #pragma omp simd
         for (int q = 0; q < 16; ++q)
           largest[q] = column[j * kQ + q] > largest[q] ? column[j * kQ + q] : largest[q];
+      for (int q = 0; q < 16; ++q) largest[q] = std::max(largest[q] * times, t.maximum[first + q]);
       for (std::int64_t j = 0; j < scores.keys; ++j)
 #pragma omp simd
         for (int q = 0; q < 16; ++q) {
-          float const weight = fast_exp(column[j * kQ + q] - largest[q]);
+          float const weight = fast_exp(column[j * kQ + q] * times - largest[q]);
           column[j * kQ + q] = weight;
           sum[q] += weight;
         }
@@ -85,8 +88,8 @@ void run_keys(PairScores const& scores, AttentionForward<bf16> const& args, Tile
                         .c = scores.data,
                         .c_stride = kQ,
                         .accumulate = false});
-  scale_and_mask(scores, args.scale, args.window);
-  softmax_step(scores, t);
+  hide_scores(scores, args.window);
+  softmax_step(scores, args.scale, t);
   shrink_out(t);
   join_keys(scores.data, scores.keys, t.probabilities);
   std::int64_t const steps = scores.keys / kPairTileK;

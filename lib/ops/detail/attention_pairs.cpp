@@ -28,26 +28,21 @@ void multiply_pairs(TileUnit unit, PairProduct const& p) {
     }
 }
 
-void scale_and_mask(PairScores const& scores, float scale, std::int64_t window) {
+void hide_scores(PairScores const& scores, std::int64_t window) {
   constexpr float kHidden = -std::numeric_limits<float>::infinity();
   constexpr std::int32_t kNoLimit = std::numeric_limits<std::int32_t>::max();
   std::int32_t const limit =
       window > 0 && window < kNoLimit ? static_cast<std::int32_t>(window) : kNoLimit;
-  std::int64_t const last_query = scores.first_query + kQ - 1;
-  run_on(Isa::avx512, [&scores, scale, limit, last_query](auto) {
+  bool const all_before = scores.first_key + scores.keys - 1 <= scores.first_query;
+  if (all_before && scores.first_query + kQ - 1 - scores.first_key < limit) return;
+  run_on(Isa::avx512, [&scores, limit](auto) {
     for (std::int64_t j = 0; j < scores.keys; ++j) {
       float* const row = scores.data + j * kQ;
-      std::int64_t const key = scores.first_key + j;
-      if (key <= scores.first_query && last_query - key < limit) {  // seen by all
-#pragma omp simd
-        for (std::int64_t q = 0; q < kQ; ++q) row[q] *= scale;
-        continue;
-      }
-      auto const distance = static_cast<std::int32_t>(scores.first_query - key);
+      auto const distance = static_cast<std::int32_t>(scores.first_query - scores.first_key - j);
 #pragma omp simd
       for (std::int32_t q = 0; q < kQ; ++q) {
         bool const seen = distance + q >= 0 && distance + q < limit;
-        row[q] = seen ? row[q] * scale : kHidden;
+        row[q] = seen ? row[q] : kHidden;
       }
     }
   });

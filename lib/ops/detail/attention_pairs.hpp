@@ -42,8 +42,8 @@ struct PairProduct {
 };
 void multiply_pairs(TileUnit unit, PairProduct const& product);
 
-/// Scores times `scale`, and minus infinity where a query does not see a key.
-void scale_and_mask(PairScores const& scores, float scale, std::int64_t window);
+/// Minus infinity where a query does not see a key.
+void hide_scores(PairScores const& scores, std::int64_t window);
 
 /// Two rows of keys become a row of pairs in the panels of a right operand of `keys` steps.
 void join_keys(float const* values, std::int64_t keys, bf16* panels);
