@@ -20,11 +20,11 @@ namespace {
 constexpr std::int64_t kStepK = 256;
 // Packed at once; reading it again from the last cache is then cheap beside the products.
 constexpr std::int64_t kMostK = 12 * kStepK;
-constexpr std::int64_t kMostRows = 1024;
+constexpr std::int64_t kMostRows = 2048;
 // A part of the result with its sums, and the panels that a step multiplies it from, stay in the
 // second cache.
 constexpr std::int64_t kPartRows = 256;
-constexpr std::int64_t kPartColumns = 320;
+constexpr std::int64_t kPartColumns = 640;
 
 constexpr std::int64_t kLineBytes = 64;
 constexpr std::int64_t kLinesOfStep = 2 * kPairTileElements * 2 / kLineBytes;  // of a strip
@@ -161,16 +161,23 @@ class Rectangle {
     TileBlock block;
     block.steps = div_ceil(depth.count, kPairTileK);
     block.c_stride = sums.columns;
-    // The next strip is on its way while this one meets its panels.
-    block.ahead_lines = div_ceil<std::int64_t>(kLinesOfStep, panels);
+    // The next strip is on its way while this one meets its panels, and the panels of the next step
+    // while this one's meet the strips.
+    std::int64_t const strips = div_ceil(rows.part.count, kStripRows);
+    block.next_strip.lines = div_ceil(kLinesOfStep, panels);
+    block.next_panel.lines = div_ceil(kLinesOfStep, strips);
+    std::int64_t const next = depth.from + depth.count < depth.steps ? depth.count : -depth.from;
     for (std::int64_t row = 0; row < rows.part.count; row += kStripRows) {
       std::int64_t const line = rows.part.begin + row;
       block.strip = buffers_.strips + line / kStripRows * strip_elements + skipped;
       for (std::int64_t panel = 0; panel < panels; ++panel) {
         std::int64_t const column = panel * kStripRows;
         block.panel = buffers_.panels + panel * strip_elements + skipped;
-        block.ahead = reinterpret_cast<char const*>(block.strip + strip_elements) +
-                      panel * block.ahead_lines * block.steps * kLineBytes;
+        block.next_strip.first = reinterpret_cast<char const*>(block.strip + strip_elements) +
+                                 panel * block.next_strip.lines * block.steps * kLineBytes;
+        block.next_panel.first =
+            reinterpret_cast<char const*>(block.panel + next * kStripRows) +
+            row / kStripRows * block.next_panel.lines * block.steps * kLineBytes;
         block.c = buffers_.sums + (sums.whole ? line : row) * sums.columns + column +
                   (sums.whole ? columns.part.begin : 0);
         multiply_one(block, {rows.whole.begin + line, std::min(kStripRows, rows.part.count - row)},
@@ -210,17 +217,38 @@ class Rectangle {
                                  ? nullptr
                                  : static_cast<bf16 const*>(args_.bias) + columns.begin;
     for (std::int64_t r = 0; r < rows.count; ++r) {
-      float* const sums = block.c + r * block.c_stride;
+      float const* const sums = block.c + r * block.c_stride;
       std::int64_t const offset = (rows.begin + r) * c_stride_ + columns.begin;
-      if (bias != nullptr)
-        for (std::int64_t i = 0; i < columns.count; ++i) sums[i] += static_cast<float>(bias[i]);
-      if (args_.c_type == DType::bf16) {
-        bf16* const c = static_cast<bf16*>(args_.c) + offset;
-        for (std::int64_t i = 0; i < columns.count; ++i) store(c[i], sums[i]);
-        continue;
-      }
-      float* const c = static_cast<float*>(args_.c) + offset;
-      for (std::int64_t i = 0; i < columns.count; ++i) c[i] = add ? c[i] + sums[i] : sums[i];
+      // A whole row has a width that the compiler knows.
+      if (columns.count == kStripRows)
+        deliver_row(sums, bias, offset, kStripRows, add);
+      else
+        deliver_row(sums, bias, offset, columns.count, add);
+    }
+  }
+
+  [[gnu::always_inline]] void deliver_row(float const* sums, bf16 const* bias, std::int64_t offset,
+                                          std::int64_t count, bool add) const {
+    float row[kStripRows];
+#pragma omp simd
+    for (std::int64_t i = 0; i < count; ++i) row[i] = sums[i];
+    if (bias != nullptr) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < count; ++i) row[i] += static_cast<float>(bias[i]);
+    }
+    if (args_.c_type == DType::bf16) {
+      bf16* const c = static_cast<bf16*>(args_.c) + offset;
+#pragma omp simd
+      for (std::int64_t i = 0; i < count; ++i) store(c[i], row[i]);
+      return;
+    }
+    float* const c = static_cast<float*>(args_.c) + offset;
+    if (add) {
+#pragma omp simd
+      for (std::int64_t i = 0; i < count; ++i) c[i] += row[i];
+    } else {
+#pragma omp simd
+      for (std::int64_t i = 0; i < count; ++i) c[i] = row[i];
     }
   }
 

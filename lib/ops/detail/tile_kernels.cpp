@@ -32,13 +32,12 @@ class Prefetcher {
  public:
   explicit Prefetcher(TileBlock const& p)
       : p_(p),
-        ahead_(p.ahead),
+        strip_(p.next_strip.first),
+        panel_(p.next_panel.first),
         result_(p.result),
         rows_(p.result == nullptr ? 0 : (kStripRows + p.steps - 1) / p.steps) {}
-  [[gnu::always_inline]] void read() {
-    for (std::int64_t line = 0; line < p_.ahead_lines; ++line, ahead_ += kRowBytes)
-      __builtin_prefetch(ahead_, 0, 2);
-  }
+  [[gnu::always_inline]] void read_strip() { read(strip_, p_.next_strip.lines); }
+  [[gnu::always_inline]] void read_panel() { read(panel_, p_.next_panel.lines); }
   [[gnu::always_inline]] void write() {
     for (std::int64_t row = 0; row < rows_; ++row, result_ += p_.result_stride)
       for (std::int64_t byte = 0; byte < p_.result_bytes; byte += kRowBytes)
@@ -46,8 +45,14 @@ class Prefetcher {
   }
 
  private:
+  [[gnu::always_inline]] static void read(char const*& from, std::int64_t lines) {
+    for (std::int64_t line = 0; line < lines; ++line, from += kRowBytes)
+      __builtin_prefetch(from, 0, 2);
+  }
+
   TileBlock const& p_;
-  char const* ahead_;
+  char const* strip_;
+  char const* panel_;
   char const* result_;
   std::int64_t rows_;
 };
@@ -75,11 +80,12 @@ template <int Rows, int Columns>
     _tile_loadd(6, b, kRowBytes);
     _tile_loadd(4, a, kRowBytes);
     _tile_dpbf16ps(0, 4, 6);
-    prefetch.read();
+    prefetch.read_strip();
     if constexpr (Columns == 2) {
       _tile_loadd(7, b + kPairTileElements, kRowBytes);
       _tile_dpbf16ps(1, 4, 7);
     }
+    prefetch.read_panel();
     if constexpr (Rows == 2) {
       _tile_loadd(5, a + kPairTileElements, kRowBytes);
       _tile_dpbf16ps(2, 5, 6);

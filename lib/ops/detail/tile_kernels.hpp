@@ -25,8 +25,11 @@ struct TileBlock {
   bool accumulate = false;
   // What comes next, for the caches: lines that will be read, so many a step, and rows of a result
   // that will be written (null: none).
-  char const* ahead = nullptr;
-  std::int64_t ahead_lines = 0;
+  struct Ahead {
+    char const* first = nullptr;
+    std::int64_t lines = 0;
+  };
+  Ahead next_strip, next_panel;
   char const* result = nullptr;
   std::int64_t result_stride = 0, result_bytes = 0;  // between rows, of a row
 };
