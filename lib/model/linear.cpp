@@ -62,6 +62,7 @@ void Linear<T>::backward_weights(UnitView unit, std::int64_t rows, T const* x, T
   args.b = {in_out ? dy : x, dtype_of<T>, false, 0};
   args.c = gradient_at(unit, place_.weight);
   args.accumulate = !unit.fresh;
+  args.cold = true;
   ops::matmul(args, stream);
   if (place_.bias >= 0)
     ops::bias_backward(rows, place_.out, dy, gradient_at(unit, place_.bias), stream);

@@ -28,6 +28,7 @@ struct MatmulArgs {
   std::int64_t c_stride = 0;  // 0: dense
   void const* bias = nullptr;
   bool accumulate = false;  // add to c; for gradient accumulators (c f32)
+  bool cold = false;        // c is not read again soon: it may be written past the caches
 };
 
 void matmul(MatmulArgs const& args, device::Stream& stream);

@@ -196,8 +196,10 @@ class Rectangle {
     block.row_tiles = rows.count > kPairTileRows ? 2 : 1;
     block.column_tiles = columns.count > kPairTileRows ? 2 : 1;
     block.accumulate = depth.from > 0 || (whole && depth.k > 0);
+    bool const later = !whole && depth.k > 0;  // the result has the sums of earlier passes
+    bool const streams = last && !later && streams_result(columns);
     block.result = nullptr;
-    if (last && rows.count == kStripRows) {
+    if (last && !streams && rows.count == kStripRows) {
       std::int64_t const size = args_.c_type == DType::bf16 ? 2 : 4;
       block.result =
           static_cast<char const*>(args_.c) + (rows.begin * c_stride_ + columns.begin) * size;
@@ -206,8 +208,19 @@ class Rectangle {
     }
     multiply_block(unit_, block);
     if (!last) return;
-    bool const later = !whole && depth.k > 0;  // the result has the sums of earlier passes
+    if (streams)
+      return stream_block(block.c, block.c_stride, rows.count,
+                          static_cast<float*>(args_.c) + rows.begin * c_stride_ + columns.begin,
+                          c_stride_);
     run_on(Isa::avx512, [&](auto) { deliver(block, rows, columns, later); });
+  }
+
+  // Whole lines of a result that is set.
+  bool streams_result(Extent columns) const {
+    auto const address =
+        reinterpret_cast<std::uintptr_t>(static_cast<float*>(args_.c) + columns.begin);
+    return args_.cold && args_.c_type == DType::f32 && !args_.accumulate && args_.bias == nullptr &&
+           columns.count == kStripRows && c_stride_ % 16 == 0 && address % kLineBytes == 0;
   }
 
   // A block's sums to where they belong, or added to what is there.

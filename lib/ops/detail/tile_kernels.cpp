@@ -155,6 +155,15 @@ void multiply_block(TileUnit unit, TileBlock const& p) {
   return p.column_tiles == 2 ? multiply_amx<1, 2>(p) : multiply_amx<1, 1>(p);
 }
 
+[[gnu::target("avx512f")]] void stream_block(float const* sums, std::int64_t sums_stride,
+                                             std::int64_t rows, float* result,
+                                             std::int64_t result_stride) {
+  for (std::int64_t row = 0; row < rows; ++row, sums += sums_stride, result += result_stride) {
+    _mm512_stream_ps(result, _mm512_loadu_ps(sums));
+    _mm512_stream_ps(result + 16, _mm512_loadu_ps(sums + 16));
+  }
+}
+
 TileSession::TileSession(TileUnit unit) : unit_(unit) {
   if (unit_ == TileUnit::amx) configure_tiles();
 }

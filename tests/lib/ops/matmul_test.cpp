@@ -161,6 +161,19 @@ TEST_P(MatmulTiles, match_double_over_several_packings) {
     }
 }
 
+TEST_P(MatmulTiles, writes_a_cold_result_past_the_caches_with_the_same_bits) {
+  for (std::size_t const padding : {0, 16, 3}) {
+    Product<bf16, float> warm({70, 96, 100}, true, false, padding), cold = warm;
+    cold.args.a.data = cold.a.data();
+    cold.args.b.data = cold.b.data();
+    cold.args.c = cold.c.data();
+    cold.args.cold = true;
+    warm.run(GetParam(), *make_stream(2));
+    cold.run(GetParam(), *make_stream(2));
+    EXPECT_TRUE(same_bits(warm.c, cold.c)) << padding;
+  }
+}
+
 TEST_P(MatmulTiles, bits_do_not_depend_on_threads) {
   Product<bf16, float> one({390, 515, 600}, false, true, 0), many = one;
   many.args.c = many.c.data();
