@@ -25,6 +25,7 @@ class HostBlock : public Block {
            fmt::format("cannot map {} of host memory: {}", format_bytes(bytes), errno_text(errno)));
     auto const address = reinterpret_cast<std::uintptr_t>(map_);
     start_ = reinterpret_cast<std::byte*>(round_up<std::uintptr_t>(address, kHugePage));
+    ::madvise(start_, bytes_, MADV_HUGEPAGE);  // a wish: small pages only cost time
   }
   HostBlock(HostBlock const&) = delete;
   HostBlock& operator=(HostBlock const&) = delete;
