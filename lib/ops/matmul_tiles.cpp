@@ -16,15 +16,14 @@
 namespace spillway::ops::detail {
 namespace {
 
-// A step of k by a strip of rows is a third of the first cache, and stays there while panels pass.
+// In the first cache: a strip of rows, a step of k long, and its sums with a group of panels.
 constexpr std::int64_t kStepK = 256;
-// Packed at once; reading it again from the last cache is then cheap beside the products.
+constexpr std::int64_t kGroup = 5;
+// In the second cache: panels, in elements.
+constexpr std::int64_t kPanelsElements = 448 * 1024;
+// Packed at once; reading strips again from the last cache is then cheap beside the products.
 constexpr std::int64_t kMostK = 12 * kStepK;
 constexpr std::int64_t kMostRows = 2048;
-// A part of the result with its sums, and the panels that a step multiplies it from, stay in the
-// second cache.
-constexpr std::int64_t kPartRows = 256;
-constexpr std::int64_t kPartColumns = 640;
 
 constexpr std::int64_t kLineBytes = 64;
 constexpr std::int64_t kLinesOfStep = 2 * kPairTileElements * 2 / kLineBytes;  // of a strip
@@ -35,10 +34,10 @@ constexpr double kCopyCycles = 40, kTransposeCycles = 100, kMultiplyCycles = 16;
 // A grid of threads over the result, and the extent of the parts that all buffers are made for.
 struct Split {
   std::int64_t across_rows = 1, across_columns = 1;
-  std::int64_t rows, columns;            // of a thread's rectangle; all are whole strips
-  std::int64_t packed_rows, depth;       // packed at once; k
-  std::int64_t part_rows, part_columns;  // of the result
-  std::int64_t step;                     // of k
+  std::int64_t rows, columns;       // of a thread's rectangle; all are whole strips
+  std::int64_t packed_rows, depth;  // packed at once; k
+  std::int64_t part_columns;        // packed at once
+  std::int64_t step;                // of k
 
   Split(MatmulArgs const& args, int threads) {
     double best = -1;
@@ -60,10 +59,10 @@ struct Split {
       columns = n;
     }
     packed_rows = part(rows, div_ceil(rows, kMostRows));
-    part_rows = part(packed_rows, div_ceil(packed_rows, kPartRows));
-    part_columns = part(columns, div_ceil(columns, kPartColumns));
     depth = round_up(div_ceil(args.K, div_ceil(args.K, kMostK)), kPairTileK);
     step = round_up(div_ceil(depth, div_ceil(depth, kStepK)), kPairTileK);
+    std::int64_t const most = std::max(kPanelsElements / depth, kStripRows);
+    part_columns = part(columns, div_ceil(columns, most));
   }
 
   static std::int64_t part(std::int64_t whole, std::int64_t parts) {
@@ -71,15 +70,15 @@ struct Split {
   }
 };
 
-// Sums are of a part of the result; but where k is packed in several passes and the result cannot
-// take their sums, they are of all that is packed.
+// Sums are of a strip with a group of panels; but where k is packed in several passes and the
+// result cannot take their sums, they are of all that is packed.
 struct SumsShape {
   bool whole;
   std::int64_t rows, columns;
   SumsShape(MatmulArgs const& args, Split const& split)
       : whole(args.K > split.depth && args.c_type == DType::bf16),
-        rows(whole ? split.packed_rows : split.part_rows),
-        columns(whole ? split.columns : split.part_columns) {}
+        rows(whole ? split.packed_rows : kStripRows),
+        columns(whole ? split.columns : kGroup * kStripRows) {}
 };
 
 struct Buffers {
@@ -146,46 +145,45 @@ class Rectangle {
     for (std::int64_t column = 0; column < columns.count; column += split_.part_columns) {
       Extent const part{column, std::min(split_.part_columns, columns.count - column)};
       pack_right(right_, {columns.begin + column, part.count, k, steps}, buffers_.panels);
-      for (std::int64_t row = 0; row < rows.count; row += split_.part_rows)
-        for (std::int64_t from = 0; from < steps; from += split_.step)
-          multiply_part({rows, {row, std::min(split_.part_rows, rows.count - row)}},
-                        {columns, part}, {k, steps, from, std::min(split_.step, steps - from)});
+      for (std::int64_t row = 0; row < rows.count; row += kStripRows)
+        multiply_strip({rows, {row, std::min(kStripRows, rows.count - row)}}, {columns, part},
+                       {k, steps, 0, 0});
     }
   }
 
-  void multiply_part(Within const& rows, Within const& columns, Depth const& depth) const {
+  // A strip of rows with all panels of a part, group by group.
+  void multiply_strip(Within const& rows, Within const& columns, Depth depth) const {
+    std::int64_t const panels = div_ceil(columns.part.count, kStripRows);
+    for (std::int64_t group = 0; group < panels; group += kGroup)
+      for (depth.from = 0; depth.from < depth.steps; depth.from += split_.step) {
+        depth.count = std::min(split_.step, depth.steps - depth.from);
+        for (std::int64_t panel = group; panel < std::min(panels, group + kGroup); ++panel)
+          multiply_panel(rows, columns, panel, depth);
+      }
+  }
+
+  void multiply_panel(Within const& rows, Within const& columns, std::int64_t panel,
+                      Depth const& depth) const {
     std::int64_t const strip_elements = div_ceil(depth.steps, kPairTileK) * 2 * kPairTileElements;
     std::int64_t const skipped = depth.from * kStripRows;
-    std::int64_t const panels = div_ceil(columns.part.count, kStripRows);
+    std::int64_t const column = panel * kStripRows;
     SumsShape const& sums = buffers_.shape;
     TileBlock block;
+    block.strip = buffers_.strips + rows.part.begin / kStripRows * strip_elements + skipped;
+    block.panel = buffers_.panels + panel * strip_elements + skipped;
     block.steps = div_ceil(depth.count, kPairTileK);
     block.c_stride = sums.columns;
-    // The next strip is on its way while this one meets its panels, and the panels of the next step
-    // while this one's meet the strips.
-    std::int64_t const strips = div_ceil(rows.part.count, kStripRows);
-    block.next_strip.lines = div_ceil(kLinesOfStep, panels);
-    block.next_panel.lines = div_ceil(kLinesOfStep, strips);
-    std::int64_t const next = depth.from + depth.count < depth.steps ? depth.count : -depth.from;
-    for (std::int64_t row = 0; row < rows.part.count; row += kStripRows) {
-      std::int64_t const line = rows.part.begin + row;
-      block.strip = buffers_.strips + line / kStripRows * strip_elements + skipped;
-      for (std::int64_t panel = 0; panel < panels; ++panel) {
-        std::int64_t const column = panel * kStripRows;
-        block.panel = buffers_.panels + panel * strip_elements + skipped;
-        block.next_strip.first = reinterpret_cast<char const*>(block.strip + strip_elements) +
-                                 panel * block.next_strip.lines * block.steps * kLineBytes;
-        block.next_panel.first =
-            reinterpret_cast<char const*>(block.panel + next * kStripRows) +
-            row / kStripRows * block.next_panel.lines * block.steps * kLineBytes;
-        block.c = buffers_.sums + (sums.whole ? line : row) * sums.columns + column +
-                  (sums.whole ? columns.part.begin : 0);
-        multiply_one(block, {rows.whole.begin + line, std::min(kStripRows, rows.part.count - row)},
-                     {columns.whole.begin + columns.part.begin + column,
-                      std::min(kStripRows, columns.part.count - column)},
-                     depth);
-      }
-    }
+    block.c = sums.whole
+                  ? buffers_.sums + rows.part.begin * sums.columns + columns.part.begin + column
+                  : buffers_.sums + panel % kGroup * kStripRows;
+    // The next strip is on its way while this one meets its panels.
+    block.next_strip.lines = div_ceil(kLinesOfStep, div_ceil(columns.part.count, kStripRows));
+    block.next_strip.first = reinterpret_cast<char const*>(block.strip + strip_elements) +
+                             panel * block.next_strip.lines * block.steps * kLineBytes;
+    multiply_one(block, {rows.whole.begin + rows.part.begin, rows.part.count},
+                 {columns.whole.begin + columns.part.begin + column,
+                  std::min(kStripRows, columns.part.count - column)},
+                 depth);
   }
 
   // A block of up to 32 x 32.
