@@ -29,8 +29,9 @@ struct AddBiasRow {
 }  // namespace
 
 MatmulPath choose_matmul_path(DType type) {
-  if (type == DType::f32) return MatmulPath::sgemm;
-  return best_tile_unit() == TileUnit::none ? MatmulPath::bf16_blocks : MatmulPath::bf16_tiles;
+  if (type == DType::f32)
+    return best_tile_unit() == TileUnit::amx ? MatmulPath::tiles : MatmulPath::sgemm;
+  return best_tile_unit() == TileUnit::none ? MatmulPath::bf16_blocks : MatmulPath::tiles;
 }
 
 int all_processors() { return omp_get_num_procs(); }
@@ -73,7 +74,7 @@ void matmul(MatmulArgs const& args, device::Stream& stream) {
     case detail::MatmulPath::sgemm: return detail::matmul_sgemm(args, stream);
     case detail::MatmulPath::bf16_blocks:
       return detail::matmul_bf16_blocks(args, stream, detail::widest_isa());
-    case detail::MatmulPath::bf16_tiles:
+    case detail::MatmulPath::tiles:
       return detail::matmul_tiles(args, stream, detail::best_tile_unit());
   }
 }
@@ -84,7 +85,7 @@ std::size_t matmul_scratch_bytes(MatmulArgs const& args, int threads) {
   switch (detail::choose_matmul_path(args.a.type)) {
     case detail::MatmulPath::sgemm: break;
     case detail::MatmulPath::bf16_blocks: return detail::matmul_blocks_scratch_bytes(args, team);
-    case detail::MatmulPath::bf16_tiles: return detail::matmul_tiles_scratch_bytes(args, team);
+    case detail::MatmulPath::tiles: return detail::matmul_tiles_scratch_bytes(args, team);
   }
   return 0;
 }

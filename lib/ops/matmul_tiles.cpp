@@ -1,6 +1,7 @@
-// bf16 products on packed tiles. Each thread computes a rectangle of the result by itself: it packs
-// its rows once, and block after block of its columns small enough to stay in the second cache.
-// Sums run over k in steps of a fixed length, so that bits depend on the shape alone.
+// Products on packed tiles; fp32 numbers are three bf16 there, and take six products. Each thread
+// computes a rectangle of the result by itself: it packs its rows once, and block after block of
+// its columns small enough to stay in the second cache. Sums run over k in steps of a fixed length,
+// so that bits depend on the shape alone.
 #include <algorithm>
 
 #include "lib/core/error.hpp"
@@ -38,8 +39,11 @@ struct Split {
   std::int64_t packed_rows, depth;  // packed at once; k
   std::int64_t part_columns;        // packed at once
   std::int64_t step;                // of k
+  int parts;                        // of a number
 
-  Split(MatmulArgs const& args, int threads) {
+  Split(MatmulArgs const& args, int threads) : parts(args.a.type == DType::f32 ? kFloatParts : 1) {
+    std::int64_t const most_rows = kMostRows / (parts == 1 ? 1 : 2);
+    std::int64_t const most_k = round_up(kMostK / parts, kPairTileK);
     double best = -1;
     for (std::int64_t down = 1; down <= threads; ++down) {
       if (threads % down != 0) continue;
@@ -48,7 +52,7 @@ struct Split {
       double const left =
           static_cast<double>(m) / 16 * (args.a.transposed ? kTransposeCycles : kCopyCycles);
       double const right = static_cast<double>(n) / 16 *
-                           static_cast<double>(div_ceil(m, kMostRows)) *
+                           static_cast<double>(div_ceil(m, most_rows)) *
                            (args.b.transposed ? kTransposeCycles : kCopyCycles);
       double const cost = tiles + left + right;
       if (best >= 0 && cost >= best) continue;
@@ -58,10 +62,11 @@ struct Split {
       rows = m;
       columns = n;
     }
-    packed_rows = part(rows, div_ceil(rows, kMostRows));
-    depth = round_up(div_ceil(args.K, div_ceil(args.K, kMostK)), kPairTileK);
-    step = round_up(div_ceil(depth, div_ceil(depth, kStepK)), kPairTileK);
-    std::int64_t const most = std::max(kPanelsElements / depth, kStripRows);
+    packed_rows = part(rows, div_ceil(rows, most_rows));
+    depth = round_up(div_ceil(args.K, div_ceil(args.K, most_k)), kPairTileK);
+    std::int64_t const most_step = round_up(kStepK / parts, kPairTileK);
+    step = round_up(div_ceil(depth, div_ceil(depth, most_step)), kPairTileK);
+    std::int64_t const most = std::max(kPanelsElements / (depth * parts), kStripRows);
     part_columns = part(columns, div_ceil(columns, most));
   }
 
@@ -83,19 +88,24 @@ struct SumsShape {
 
 struct Buffers {
   SumsShape shape;
-  bf16 *strips, *panels;
+  std::int64_t strip_part, panel_part;  // elements between the parts of numbers
+  bf16 *strips, *panels, *room;
   float* sums;
   Buffers(Scratch& scratch, MatmulArgs const& args, Split const& split)
       : shape(args, split),
-        strips(scratch.take<bf16>(split.packed_rows * split.depth)),
-        panels(scratch.take<bf16>(split.part_columns * split.depth)),
+        strip_part(split.packed_rows * split.depth),
+        panel_part(split.part_columns * split.depth),
+        strips(scratch.take<bf16>(split.parts * strip_part)),
+        panels(scratch.take<bf16>(split.parts * panel_part)),
+        room(scratch.take<bf16>(split.parts == 1 ? 0 : split_room(split.depth))),
         sums(scratch.take<float>(shape.rows * shape.columns)) {}
 };
 
 std::size_t buffer_bytes(MatmulArgs const& args, Split const& split) {
   SumsShape const shape(args, split);
-  return scratch_bytes<bf16>(split.packed_rows * split.depth) +
-         scratch_bytes<bf16>(split.part_columns * split.depth) +
+  return scratch_bytes<bf16>(split.parts * split.packed_rows * split.depth) +
+         scratch_bytes<bf16>(split.parts * split.part_columns * split.depth) +
+         scratch_bytes<bf16>(split.parts == 1 ? 0 : split_room(split.depth)) +
          scratch_bytes<float>(shape.rows * shape.columns);
 }
 
@@ -116,11 +126,7 @@ class Rectangle {
         split_(split),
         buffers_(buffers),
         unit_(unit),
-        c_stride_(args.c_stride == 0 ? args.N : args.c_stride),
-        left_{static_cast<bf16 const*>(args.a.data), stored_stride(args.a, args.M, args.K),
-              args.a.transposed},
-        right_{static_cast<bf16 const*>(args.b.data), stored_stride(args.b, args.K, args.N),
-               !args.b.transposed} {}
+        c_stride_(args.c_stride == 0 ? args.N : args.c_stride) {}
 
   void multiply(Extent rows, Extent columns) {
     for (std::int64_t row = 0; row < rows.count; row += split_.packed_rows) {
@@ -141,14 +147,34 @@ class Rectangle {
 
   void multiply_pass(Extent rows, Extent columns, std::int64_t k) {
     std::int64_t const steps = std::min(split_.depth, args_.K - k);
-    pack_left(left_, {rows.begin, rows.count, k, steps}, buffers_.strips);
+    pack_rows({rows.begin, rows.count, k, steps});
     for (std::int64_t column = 0; column < columns.count; column += split_.part_columns) {
       Extent const part{column, std::min(split_.part_columns, columns.count - column)};
-      pack_right(right_, {columns.begin + column, part.count, k, steps}, buffers_.panels);
+      pack_columns({columns.begin + column, part.count, k, steps});
       for (std::int64_t row = 0; row < rows.count; row += kStripRows)
         multiply_strip({rows, {row, std::min(kStripRows, rows.count - row)}}, {columns, part},
                        {k, steps, 0, 0});
     }
+  }
+
+  void pack_rows(PackRange const& range) const {
+    std::int64_t const stride = stored_stride(args_.a, args_.M, args_.K);
+    bool const k_major = args_.a.transposed;
+    if (split_.parts == 1)
+      pack_left({static_cast<bf16 const*>(args_.a.data), stride, k_major}, range, buffers_.strips);
+    else
+      pack_left({static_cast<float const*>(args_.a.data), stride, k_major}, range,
+                {buffers_.strips, buffers_.strip_part, buffers_.room});
+  }
+
+  void pack_columns(PackRange const& range) const {
+    std::int64_t const stride = stored_stride(args_.b, args_.K, args_.N);
+    bool const k_major = !args_.b.transposed;
+    if (split_.parts == 1)
+      pack_right({static_cast<bf16 const*>(args_.b.data), stride, k_major}, range, buffers_.panels);
+    else
+      pack_right({static_cast<float const*>(args_.b.data), stride, k_major}, range,
+                 {buffers_.panels, buffers_.panel_part, buffers_.room});
   }
 
   // A strip of rows with all panels of a part, group by group.
@@ -172,6 +198,9 @@ class Rectangle {
     block.strip = buffers_.strips + rows.part.begin / kStripRows * strip_elements + skipped;
     block.panel = buffers_.panels + panel * strip_elements + skipped;
     block.steps = div_ceil(depth.count, kPairTileK);
+    block.parts = split_.parts;
+    block.strip_part = buffers_.strip_part;
+    block.panel_part = buffers_.panel_part;
     block.c_stride = sums.columns;
     block.c = sums.whole
                   ? buffers_.sums + rows.part.begin * sums.columns + columns.part.begin + column
@@ -224,28 +253,35 @@ class Rectangle {
   // A block's sums to where they belong, or added to what is there.
   void deliver(TileBlock const& block, Extent rows, Extent columns, bool later) const {
     bool const add = args_.accumulate || later;
-    bf16 const* const bias = args_.bias == nullptr || later
-                                 ? nullptr
-                                 : static_cast<bf16 const*>(args_.bias) + columns.begin;
+    float bias[kStripRows];
+    bool const with_bias = args_.bias != nullptr && !later;
+    for (std::int64_t i = 0; with_bias && i < columns.count; ++i)
+      bias[i] = bias_at(columns.begin + i);
     for (std::int64_t r = 0; r < rows.count; ++r) {
       float const* const sums = block.c + r * block.c_stride;
       std::int64_t const offset = (rows.begin + r) * c_stride_ + columns.begin;
       // A whole row has a width that the compiler knows.
       if (columns.count == kStripRows)
-        deliver_row(sums, bias, offset, kStripRows, add);
+        deliver_row(sums, with_bias ? bias : nullptr, offset, kStripRows, add);
       else
-        deliver_row(sums, bias, offset, columns.count, add);
+        deliver_row(sums, with_bias ? bias : nullptr, offset, columns.count, add);
     }
   }
 
-  [[gnu::always_inline]] void deliver_row(float const* sums, bf16 const* bias, std::int64_t offset,
+  float bias_at(std::int64_t column) const {
+    return args_.a.type == DType::f32
+               ? static_cast<float const*>(args_.bias)[column]
+               : static_cast<float>(static_cast<bf16 const*>(args_.bias)[column]);
+  }
+
+  [[gnu::always_inline]] void deliver_row(float const* sums, float const* bias, std::int64_t offset,
                                           std::int64_t count, bool add) const {
     float row[kStripRows];
 #pragma omp simd
     for (std::int64_t i = 0; i < count; ++i) row[i] = sums[i];
     if (bias != nullptr) {
 #pragma omp simd
-      for (std::int64_t i = 0; i < count; ++i) row[i] += static_cast<float>(bias[i]);
+      for (std::int64_t i = 0; i < count; ++i) row[i] += bias[i];
     }
     if (args_.c_type == DType::bf16) {
       bf16* const c = static_cast<bf16*>(args_.c) + offset;
@@ -268,7 +304,6 @@ class Rectangle {
   Buffers const& buffers_;
   TileUnit unit_;
   std::int64_t c_stride_;
-  PackSource left_, right_;
 };
 
 }  // namespace
@@ -279,6 +314,7 @@ std::size_t matmul_tiles_scratch_bytes(MatmulArgs const& args, int threads) {
 
 void matmul_tiles(MatmulArgs const& args, device::Stream& stream, TileUnit unit) {
   expect(unit != TileUnit::none && unit <= best_tile_unit(), "the processor has the tile unit");
+  expect(unit == TileUnit::amx || args.a.type == DType::bf16, "fp32 numbers in parts need AMX");
   int const threads = stream.threads();
   Split const split(args, threads);
   std::size_t const bytes = buffer_bytes(args, split);

@@ -12,8 +12,8 @@ namespace spillway::ops::detail {
 
 enum class MatmulPath {
   sgemm,        // fp32
+  tiles,        // packed tiles: AMX in fp32 and bf16, AVX512_BF16 in bf16
   bf16_blocks,  // bf16 converted to fp32 block by block: processors without bf16 products
-  bf16_tiles,   // packed tiles: AVX512_BF16, AMX
 };
 
 /// The one place of the decision.

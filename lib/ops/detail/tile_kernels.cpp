@@ -59,20 +59,33 @@ class Prefetcher {
 
 // Tiles 0-3: sums; 4, 5: strip; 6, 7: panel.
 template <int Rows, int Columns>
-[[gnu::target("amx-tile,amx-bf16,prfchw")]] void multiply_amx(TileBlock const& p) {
-  std::int64_t const c_bytes = p.c_stride * 4;
-  float* const lower = p.c + kPairTileRows * p.c_stride;
-  if (p.accumulate) {
-    _tile_loadd(0, p.c, c_bytes);
-    if constexpr (Columns == 2) _tile_loadd(1, p.c + 16, c_bytes);
-    if constexpr (Rows == 2) _tile_loadd(2, lower, c_bytes);
-    if constexpr (Rows * Columns == 4) _tile_loadd(3, lower + 16, c_bytes);
-  } else {
+[[gnu::target("amx-tile"), gnu::always_inline]] inline void load_sums(TileBlock const& p) {
+  if (!p.accumulate) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
+    return;
   }
+  float* const lower = p.c + kPairTileRows * p.c_stride;
+  _tile_loadd(0, p.c, p.c_stride * 4);
+  if constexpr (Columns == 2) _tile_loadd(1, p.c + 16, p.c_stride * 4);
+  if constexpr (Rows == 2) _tile_loadd(2, lower, p.c_stride * 4);
+  if constexpr (Rows * Columns == 4) _tile_loadd(3, lower + 16, p.c_stride * 4);
+}
+
+template <int Rows, int Columns>
+[[gnu::target("amx-tile"), gnu::always_inline]] inline void store_sums(TileBlock const& p) {
+  float* const lower = p.c + kPairTileRows * p.c_stride;
+  _tile_stored(0, p.c, p.c_stride * 4);
+  if constexpr (Columns == 2) _tile_stored(1, p.c + 16, p.c_stride * 4);
+  if constexpr (Rows == 2) _tile_stored(2, lower, p.c_stride * 4);
+  if constexpr (Rows * Columns == 4) _tile_stored(3, lower + 16, p.c_stride * 4);
+}
+
+template <int Rows, int Columns>
+[[gnu::target("amx-tile,amx-bf16,prfchw")]] void multiply_amx(TileBlock const& p) {
+  load_sums<Rows, Columns>(p);
   bf16 const* a = p.strip;
   bf16 const* b = p.panel;
   Prefetcher prefetch(p);
@@ -95,10 +108,38 @@ template <int Rows, int Columns>
     a += 2 * kPairTileElements;
     b += 2 * kPairTileElements;
   }
-  _tile_stored(0, p.c, c_bytes);
-  if constexpr (Columns == 2) _tile_stored(1, p.c + 16, c_bytes);
-  if constexpr (Rows == 2) _tile_stored(2, lower, c_bytes);
-  if constexpr (Rows * Columns == 4) _tile_stored(3, lower + 16, c_bytes);
+  store_sums<Rows, Columns>(p);
+}
+
+// The parts of left and right that are multiplied, small products first.
+constexpr int kPartPairs[][2] = {{0, 2}, {2, 0}, {1, 1}, {0, 1}, {1, 0}, {0, 0}};
+
+// The same with fp32 numbers in three parts.
+template <int Rows, int Columns>
+[[gnu::target("amx-tile,amx-bf16,prfchw")]] void multiply_amx_parts(TileBlock const& p) {
+  load_sums<Rows, Columns>(p);
+  Prefetcher prefetch(p);
+  for (std::int64_t step = 0; step < p.steps; ++step) {
+    for (auto const& pair : kPartPairs) {
+      bf16 const* const a = p.strip + pair[0] * p.strip_part + step * 2 * kPairTileElements;
+      bf16 const* const b = p.panel + pair[1] * p.panel_part + step * 2 * kPairTileElements;
+      _tile_loadd(6, b, kRowBytes);
+      _tile_loadd(4, a, kRowBytes);
+      _tile_dpbf16ps(0, 4, 6);
+      if constexpr (Columns == 2) {
+        _tile_loadd(7, b + kPairTileElements, kRowBytes);
+        _tile_dpbf16ps(1, 4, 7);
+      }
+      if constexpr (Rows == 2) {
+        _tile_loadd(5, a + kPairTileElements, kRowBytes);
+        _tile_dpbf16ps(2, 5, 6);
+      }
+      if constexpr (Rows * Columns == 4) _tile_dpbf16ps(3, 5, 7);
+    }
+    prefetch.read_strip();
+    prefetch.write();
+  }
+  store_sums<Rows, Columns>(p);
 }
 
 // Eight rows by Columns vectors at a time, held in registers over the whole of k.
@@ -151,6 +192,11 @@ TileUnit best_tile_unit() {
 void multiply_block(TileUnit unit, TileBlock const& p) {
   if (unit == TileUnit::avx512_bf16)
     return p.column_tiles == 2 ? multiply_avx512<2>(p) : multiply_avx512<1>(p);
+  if (p.parts == kFloatParts) {
+    if (p.row_tiles == 2)
+      return p.column_tiles == 2 ? multiply_amx_parts<2, 2>(p) : multiply_amx_parts<2, 1>(p);
+    return p.column_tiles == 2 ? multiply_amx_parts<1, 2>(p) : multiply_amx_parts<1, 1>(p);
+  }
   if (p.row_tiles == 2) return p.column_tiles == 2 ? multiply_amx<2, 2>(p) : multiply_amx<2, 1>(p);
   return p.column_tiles == 2 ? multiply_amx<1, 2>(p) : multiply_amx<1, 1>(p);
 }

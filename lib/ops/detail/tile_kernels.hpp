@@ -13,6 +13,11 @@ enum class TileUnit { none, avx512_bf16, amx };
 /// The best one that this processor and kernel offer; for AMX the kernel's leave is taken here.
 TileUnit best_tile_unit();
 
+/// An fp32 number is the sum of three bf16, eight bits of it each. Of the nine products of two
+/// numbers the six largest give the accuracy of fp32 (Henry, Tang & Heinecke 2019, "Leveraging the
+/// bfloat16 Artificial Intelligence Datatype").
+inline constexpr int kFloatParts = 3;
+
 /// c (+)= strip times panel: up to 32 x 32 of the result, over `steps` tiles of k. Tiles of the
 /// second half of the strip or panel are left out where c has no rows or columns for them.
 struct TileBlock {
@@ -23,6 +28,8 @@ struct TileBlock {
   std::int64_t c_stride = 0;
   int row_tiles = 2, column_tiles = 2;  // 1 or 2
   bool accumulate = false;
+  int parts = 1;  // or kFloatParts, with AMX; they lie so many elements apart:
+  std::int64_t strip_part = 0, panel_part = 0;
   // What comes next, for the caches: lines that will be read, so many a step, and rows of a result
   // that will be written (null: none).
   struct Ahead {

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "lib/core/numeric.hpp"
+#include "lib/ops/detail/isa.hpp"
 
 namespace spillway::ops::detail {
 namespace {
@@ -154,6 +155,72 @@ void pack_left(PackSource const& source, PackRange const& range, bf16* strips) {
 void pack_right(PackSource const& source, PackRange const& range, bf16* panels) {
   source.k_major ? pack_rows(source, range, false, panels)
                  : pack_lines(source, range, true, panels);
+}
+
+namespace {
+
+std::uint16_t upper_bits(float value) {
+  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);
+}
+float cut(float value) {
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & 0xffff0000u);
+}
+
+// A strip's numbers as three matrices of bf16, laid out as they were.
+void split_strip(PackSourceOf<float> const& source, PackRange const& strip, bf16* room,
+                 std::int64_t matrix) {
+  std::int64_t const rows = source.k_major ? strip.steps : strip.lines;
+  std::int64_t const width = source.k_major ? strip.lines : strip.steps;
+  float const* const first = source.at(strip.line, strip.k);
+  run_on(Isa::avx512, [&, rows, width, first, room, matrix](auto) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      float const* const from = first + row * source.stride;
+      bf16* const high = room + row * width;
+      bf16* const middle = high + matrix;
+      bf16* const low = middle + matrix;
+#pragma omp simd
+      for (std::int64_t i = 0; i < width; ++i) {
+        // Cut and not rounded: 24 bits of a number are three times 8 all the same.
+        float const upper = cut(from[i]);
+        float const rest = from[i] - upper;
+        float const middle_part = cut(rest);
+        high[i].bits = upper_bits(upper);
+        middle[i].bits = upper_bits(middle_part);
+        low[i].bits = upper_bits(rest - middle_part);
+      }
+    }
+  });
+}
+
+template <class Pack>
+void pack_parts(PackSourceOf<float> const& source, PackRange const& range, PackedParts const& to,
+                Pack const& pack) {
+  std::int64_t const matrix = split_room(range.steps) / 3;
+  for (std::int64_t line = 0; line < range.lines; line += kStripRows) {
+    PackRange const strip{range.line + line, std::min(kStripRows, range.lines - line), range.k,
+                          range.steps};
+    split_strip(source, strip, to.room, matrix);
+    for (std::int64_t part = 0; part < 3; ++part)
+      pack({to.room + part * matrix, source.k_major ? strip.lines : strip.steps, source.k_major},
+           {0, strip.lines, 0, strip.steps},
+           to.first + part * to.part + packed_elements(line, range.steps));
+  }
+}
+
+}  // namespace
+
+void pack_left(PackSourceOf<float> const& source, PackRange const& range,
+               PackedParts const& strips) {
+  pack_parts(source, range, strips, [](PackSource const& from, PackRange const& all, bf16* to) {
+    pack_left(from, all, to);
+  });
+}
+
+void pack_right(PackSourceOf<float> const& source, PackRange const& range,
+                PackedParts const& panels) {
+  pack_parts(source, range, panels, [](PackSource const& from, PackRange const& all, bf16* to) {
+    pack_right(from, all, to);
+  });
 }
 
 }  // namespace spillway::ops::detail

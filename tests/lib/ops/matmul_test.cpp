@@ -143,6 +143,20 @@ TEST_P(MatmulTiles, match_double_in_all_layouts) {
   expect_all_layouts_right<bf16, bf16>(GetParam());
 }
 
+// In units of fp32's rounding: sums that are added up in order have a few.
+TEST(Matmul, fp32_on_amx_has_the_accuracy_of_fp32) {
+  if (detail::best_tile_unit() != detail::TileUnit::amx) GTEST_SKIP() << "there is no AMX";
+  expect_all_layouts_right<float, float>(Way::amx_tiles);
+  // Numbers of very different size, so that the small parts of large ones count.
+  for (Shape const shape : {Shape{70, 343, 1700}, Shape{1100, 40, 33}}) {
+    Product<float, float> p(shape, false, true, 0);
+    for (std::size_t i = 0; i < p.a.size(); i += 3) p.a[i] *= 1e-4f;
+    Doubles const expected = p.expected();
+    p.run(Way::amx_tiles, *make_stream(3));
+    expect_close_norm(p.c, expected, 6);
+  }
+}
+
 // More rows, columns and k than are packed at once; edges that fill half a strip or less.
 TEST_P(MatmulTiles, match_double_over_several_packings) {
   for (Shape const shape : {Shape{2100, 33, 40}, Shape{50, 700, 40}, Shape{70, 343, 3100}})
