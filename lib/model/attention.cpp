@@ -48,6 +48,7 @@ AttentionLayer<T>::AttentionLayer(ModelConfig const& config, shard::FlatLayout c
       kv_heads_(config.kv_heads),
       head_dim_(config.head_dim),
       scale_(score_scale(config, layer)),
+      window_(config.window(layer)),
       rotary_(rotary),
       inputs_(find_inputs<T>(config, layout, block_names(config.family, layer))),
       output_(find_linear(layout, block_names(config.family, layer).out, config.weight_order,
@@ -110,6 +111,7 @@ ops::AttentionForward<T> AttentionLayer<T>::attention(Shape shape,
   args.kv_heads = kv_heads_;
   args.head_dim = head_dim_;
   args.scale = scale_;
+  args.window = window_;
   args.q = from.q;
   args.k = from.k;
   args.v = from.v;

@@ -64,6 +64,7 @@ class AttentionLayer {
 
   std::int64_t heads_, kv_heads_, head_dim_;
   float scale_;
+  std::int64_t window_;
   RotaryTable const& rotary_;
   std::vector<Linear<T>> inputs_;  // one for q|k|v, or three
   Linear<T> output_;

@@ -41,7 +41,7 @@ class TypedDecoder : public Decoder {
  public:
   TypedDecoder(ModelSpec const& spec, std::int64_t max_T)
       : max_T_(max_T), width_(spec.config.hidden_size), rotary_(spec.config, max_T), head_(spec) {
-    ModelNames const names = model_names(spec.config.family);
+    ModelNames const& names = model_names(spec.config.family);
     shard::FlatLayout const embedding = spec.layout(UnitId{0});
     token_table_ = embedding.find(names.token_embedding + ".weight").range.begin;
     if (spec.config.positions == Positions::learned)

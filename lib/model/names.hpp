@@ -8,7 +8,7 @@
 
 namespace spillway::model {
 
-/// Modules of one block. GPT-2 has one `qkv`, Llama `q`, `k`, `v`; `gate` is Llama's only.
+/// Modules of one block. GPT-2 has one `qkv`, the others `q`, `k`, `v` and `gate`.
 struct BlockNames {
   std::string attention_norm;
   std::string qkv;
@@ -28,7 +28,7 @@ struct ModelNames {
   std::string head;
 };
 
-ModelNames model_names(Family family);
+ModelNames const& model_names(Family family);
 BlockNames block_names(Family family, std::int64_t layer);
 
 }  // namespace spillway::model

@@ -50,7 +50,7 @@ class UnitBuilder {
 };
 
 UnitSpec embedding_unit(ModelConfig const& config) {
-  ModelNames const names = model_names(config.family);
+  ModelNames const& names = model_names(config.family);
   UnitBuilder unit(config, "embedding");
   unit.table(names.token_embedding, config.vocab_size);
   if (config.tied_head) unit.alias(names.head + ".weight");
@@ -95,7 +95,7 @@ UnitSpec block_unit(ModelConfig const& config, std::int64_t layer) {
 }
 
 UnitSpec head_unit(ModelConfig const& config) {
-  ModelNames const names = model_names(config.family);
+  ModelNames const& names = model_names(config.family);
   UnitBuilder unit(config, "head");
   unit.norm(names.final_norm);
   if (!config.tied_head) unit.table(names.head, config.vocab_size);
@@ -103,37 +103,6 @@ UnitSpec head_unit(ModelConfig const& config) {
 }
 
 }  // namespace
-
-ModelNames model_names(Family family) {
-  if (family == Family::gpt2)
-    return {"transformer.", "transformer.wte", "transformer.wpe", "transformer.ln_f", "lm_head"};
-  return {"model.", "model.embed_tokens", "", "model.norm", "lm_head"};
-}
-
-BlockNames block_names(Family family, std::int64_t layer) {
-  BlockNames names;
-  if (family == Family::gpt2) {
-    std::string const block = fmt::format("transformer.h.{}.", layer);
-    names.attention_norm = block + "ln_1";
-    names.qkv = block + "attn.c_attn";
-    names.out = block + "attn.c_proj";
-    names.mlp_norm = block + "ln_2";
-    names.up = block + "mlp.c_fc";
-    names.down = block + "mlp.c_proj";
-    return names;
-  }
-  std::string const block = fmt::format("model.layers.{}.", layer);
-  names.attention_norm = block + "input_layernorm";
-  names.q = block + "self_attn.q_proj";
-  names.k = block + "self_attn.k_proj";
-  names.v = block + "self_attn.v_proj";
-  names.out = block + "self_attn.o_proj";
-  names.mlp_norm = block + "post_attention_layernorm";
-  names.gate = block + "mlp.gate_proj";
-  names.up = block + "mlp.up_proj";
-  names.down = block + "mlp.down_proj";
-  return names;
-}
 
 std::vector<std::string> accepted_names(TensorSpec const& tensor) {
   std::vector<std::string> names{tensor.name};

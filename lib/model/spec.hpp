@@ -11,16 +11,18 @@
 
 namespace spillway::model {
 
-enum class Family { gpt2, llama };
+enum class Family { gpt2, llama, mistral, qwen2 };
+/// As "model_type" spells it.
+char const* name_of(Family family);
+
 enum class Norm { layer, rms };
 enum class Positions { learned, rotary };
 enum class Mlp { gelu, gated_silu };  // gelu: the tanh form (gelu_new)
 /// Row order of a linear layer's weight: y = x W (Conv1D of GPT-2, [in, out]) or y = x W^T ([out,
 /// in]).
 enum class WeightOrder { in_out, out_in };
-/// How rotary frequencies are stretched for long contexts ("rope_type"): "default", "linear",
-/// "llama3".
-enum class RopeScaling { none, linear, llama3 };
+/// How rotary frequencies are stretched for long contexts, by "rope_type" (none: "default").
+enum class RopeScaling { none, linear, dynamic, yarn, llama3 };
 
 struct ModelConfig {
   Family family = Family::gpt2;
@@ -42,9 +44,14 @@ struct ModelConfig {
   bool scale_attention = true;            // scores / sqrt(head_dim)
   bool scale_attention_by_layer = false;  // scores of layer i / (i + 1) besides
   RopeScaling rope_scaling = RopeScaling::none;
-  double rope_factor = 1;                                      // linear and llama3
+  double rope_factor = 1;                                      // of all but none
   double rope_low_freq_factor = 1, rope_high_freq_factor = 4;  // llama3
-  std::int64_t rope_original_positions = 0;                    // llama3
+  double rope_beta_fast = 32, rope_beta_slow = 1;              // yarn: rotations at the ramp's ends
+  double rope_attention_factor = 1;                            // yarn: of the rotated vectors
+  bool rope_truncate = true;                                   // yarn: the ramp has whole ends
+  std::int64_t rope_original_positions = 0;                    // llama3 and yarn
+  std::vector<std::int64_t> windows;  // of each layer: positions a query sees, itself included; 0:
+                                      // all before it. Empty: 0 for all
   Norm norm = Norm::layer;
   Positions positions = Positions::learned;
   Mlp mlp = Mlp::gelu;
@@ -52,6 +59,10 @@ struct ModelConfig {
   std::string dtype;  // of the stored weights as the file names it ("float32"); empty: not said
   std::string json;   // config.json as it came in: kept for checkpoints and export
   std::vector<std::string> notes;  // what was read but is not followed (dropout), for the log
+
+  std::int64_t window(std::int64_t layer) const {
+    return windows.empty() ? 0 : windows.at(static_cast<std::size_t>(layer));
+  }
 };
 
 /// Parses the text of a Hugging Face config.json. `origin` names it in errors. Throws

@@ -42,6 +42,13 @@ ModelConfig llama(Entries const& changes = {}) {
                       "folder/config.json");
 }
 
+/// A config.json of a family of Llama's keys, with its 64 hidden values in 8 heads.
+ModelConfig like_llama(char const* type, Entries changes = {}) {
+  changes.emplace("model_type", '"' + std::string(type) + '"');
+  changes.emplace("num_attention_heads", "8");
+  return llama(changes);
+}
+
 /// The message of the refusal, which must be bad input and name the file.
 template <class Action>
 std::string refusal(Action action) {
@@ -61,6 +68,9 @@ std::string refused_gpt2(Entries const& changes) {
 }
 std::string refused_llama(Entries const& changes) {
   return refusal([&] { llama(changes); });
+}
+std::string refused_like_llama(char const* type, Entries const& changes) {
+  return refusal([&] { like_llama(type, changes); });
 }
 #define EXPECT_NAMES(message, text) EXPECT_NE((message).find(text), std::string::npos) << (message)
 
@@ -90,6 +100,77 @@ TEST(ConfigTest, llama_defaults_are_those_of_transformers) {
   EXPECT_EQ(config.rope_scaling, RopeScaling::none);
   EXPECT_FALSE(config.tied_head);
   EXPECT_FALSE(config.qkv_bias || config.out_bias || config.mlp_bias);
+}
+
+TEST(ConfigTest, mistral_defaults_are_those_of_transformers) {
+  auto const config = like_llama("mistral");
+  EXPECT_EQ(config.family, Family::mistral);
+  EXPECT_EQ(config.kv_heads, 8);
+  EXPECT_EQ(config.head_dim, 8);
+  EXPECT_EQ(config.max_positions, 131072);
+  EXPECT_EQ(config.norm_eps, 1e-6);
+  EXPECT_EQ(config.rope_theta, 10000.0);
+  EXPECT_EQ(config.windows, (std::vector<std::int64_t>{4096, 4096}));
+  EXPECT_FALSE(config.tied_head);
+  EXPECT_FALSE(config.qkv_bias || config.out_bias || config.mlp_bias);
+  EXPECT_NAMES(refused_like_llama("mistral", {{"num_attention_heads", "4"}}),
+               "num_key_value_heads is missing (num_attention_heads 4 is not a multiple of 8)");
+}
+
+TEST(ConfigTest, qwen2_defaults_are_those_of_transformers) {
+  auto const config = like_llama("qwen2", {{"num_attention_heads", "32"}});
+  EXPECT_EQ(config.family, Family::qwen2);
+  EXPECT_EQ(config.kv_heads, 32);
+  EXPECT_EQ(config.head_dim, 2);
+  EXPECT_EQ(config.max_positions, 32768);
+  EXPECT_EQ(config.norm_eps, 1e-6);
+  EXPECT_EQ(config.window(0), 0);
+  EXPECT_EQ(config.window(1), 0);
+  EXPECT_FALSE(config.tied_head);
+  EXPECT_TRUE(config.qkv_bias);
+  EXPECT_FALSE(config.out_bias || config.mlp_bias);
+}
+
+TEST(ConfigTest, a_window_that_is_null_is_none) {
+  EXPECT_EQ(like_llama("mistral", {{"sliding_window", "null"}}).window(1), 0);
+  EXPECT_EQ(like_llama("mistral", {{"sliding_window", "7"}}).window(1), 7);
+  EXPECT_NAMES(refused_like_llama("mistral", {{"sliding_window", "0"}}), "sliding_window is 0");
+}
+
+Entries qwen(Entries changes) {
+  changes.emplace("num_key_value_heads", "8");
+  return changes;
+}
+
+TEST(ConfigTest, windows_of_some_layers_follow_three_keys) {
+  auto const windows = [](Entries changes) {
+    return like_llama("qwen2", qwen(std::move(changes))).windows;
+  };
+  using Windows = std::vector<std::int64_t>;
+  Entries const on{{"use_sliding_window", "true"}, {"sliding_window", "5"}};
+  auto const with = [](Entries more, Entries const& base) {
+    more.insert(base.begin(), base.end());
+    return more;
+  };
+  EXPECT_EQ(windows(on), (Windows{0, 0}));  // max_window_layers is 28
+  EXPECT_EQ(windows(with({{"max_window_layers", "1"}}, on)), (Windows{0, 5}));
+  EXPECT_EQ(windows(with({{"max_window_layers", "0"}}, on)), (Windows{5, 5}));
+  EXPECT_EQ(windows({{"max_window_layers", "0"}, {"sliding_window", "5"}}), (Windows{0, 0}));
+  EXPECT_EQ(windows({{"max_window_layers", "0"}, {"use_sliding_window", "true"}}),
+            (Windows{4096, 4096}));
+  Entries const types{{"layer_types", R"(["sliding_attention", "full_attention"])"}};
+  EXPECT_EQ(windows(with(types, on)), (Windows{5, 0}));
+}
+
+TEST(ConfigTest, layer_types_that_make_no_sense_are_refused) {
+  auto const refused = [](char const* types) {
+    return refused_like_llama("qwen2", qwen({{"layer_types", types}}));
+  };
+  EXPECT_NAMES(refused(R"(["sliding_attention", "full_attention"])"), "use_sliding_window");
+  EXPECT_NAMES(refused(R"(["full_attention"])"), "layer_types");
+  EXPECT_NAMES(refused(R"(["full_attention", "chunked_attention"])"), "chunked_attention");
+  EXPECT_NAMES(refused(R"(["full_attention", 3])"), "layer_types");
+  EXPECT_NAMES(refused("7"), "layer_types is 7");
 }
 
 TEST(ConfigTest, the_text_is_kept_as_it_came) {
@@ -151,7 +232,7 @@ TEST(ConfigTest, rotary_settings_that_contradict_each_other_are_refused) {
 }
 
 TEST(ConfigTest, unknown_rotary_types_are_refused_by_name) {
-  for (char const* type : {"yarn", "dynamic", "longrope"}) {
+  for (char const* type : {"longrope", "proportional", "mrope"}) {
     std::string const value = std::string("\"") + type + "\"";
     auto const four =
         refused_llama({{"rope_scaling", "{\"type\": " + value + ", \"factor\": 4.0}"}});
@@ -167,11 +248,40 @@ TEST(ConfigTest, unknown_rotary_types_are_refused_by_name) {
                "partial_rotary_factor");
 }
 
+TEST(ConfigTest, yarn_has_the_attention_factor_of_transformers) {
+  auto const yarn = [](char const* more) {
+    return llama({{"rope_scaling", std::string(R"({"type": "yarn", "factor": 4.0)") + more + "}"}});
+  };
+  auto const plain = yarn("");
+  EXPECT_EQ(plain.rope_scaling, RopeScaling::yarn);
+  EXPECT_EQ(plain.rope_original_positions, 2048);  // max_position_embeddings
+  EXPECT_DOUBLE_EQ(plain.rope_attention_factor, 1.138629436111989);
+  EXPECT_EQ(plain.rope_beta_fast, 32);
+  EXPECT_EQ(plain.rope_beta_slow, 1);
+  EXPECT_TRUE(plain.rope_truncate);
+  EXPECT_EQ(yarn(R"(, "attention_factor": 0.5)").rope_attention_factor, 0.5);
+  EXPECT_DOUBLE_EQ(yarn(R"(, "mscale": 2.0, "mscale_all_dim": 1.0)").rope_attention_factor,
+                   1.277258872223978 / 1.138629436111989);
+  auto const other = yarn(R"(, "original_max_position_embeddings": 64, "beta_fast": 16,
+                              "beta_slow": 2, "truncate": false)");
+  EXPECT_EQ(other.rope_original_positions, 64);
+  EXPECT_EQ(other.rope_beta_fast, 16);
+  EXPECT_EQ(other.rope_beta_slow, 2);
+  EXPECT_FALSE(other.rope_truncate);
+  EXPECT_EQ(llama({{"rope_scaling", R"({"type": "yarn", "factor": null,
+                    "original_max_position_embeddings": 512})"}})
+                .rope_factor,
+            4);
+  EXPECT_NAMES(refused_llama(
+                   {{"rope_theta", "1.0"}, {"rope_scaling", R"({"type": "yarn", "factor": 4.0})"}}),
+               "rope_theta");
+}
+
 TEST(ConfigTest, other_model_types_are_refused_with_the_supported_ones) {
-  for (char const* type : {"mistral", "qwen2", "mixtral", "bert", "LLAMA"}) {
+  for (char const* type : {"gemma", "bert", "LLAMA"}) {
     auto const message = refused_llama({{"model_type", std::string("\"") + type + "\""}});
     EXPECT_NAMES(message, type);
-    EXPECT_NAMES(message, "gpt2, llama");
+    EXPECT_NAMES(message, "gpt2, llama, mistral, qwen2");
   }
   EXPECT_NAMES(refused_llama({{"model_type", ""}}), "model_type is missing");
 }
