@@ -23,7 +23,7 @@ BlockArea<T> Block<T>::carve(Shape shape, Keep keep, Carver& kept, Carver& rest)
   BlockArea<T> area;
   area.normed = others.take<T>(rows * width_);
   area.statistics = {others.take<float>(rows), others.take<float>(rows)};
-  area.attention = attention_.carve(shape, products);
+  area.attention = attention_.carve(shape, products, others);
   area.middle = products.take<T>(rows * width_);
   area.middle_normed = others.take<T>(rows * width_);
   area.middle_statistics = {others.take<float>(rows), others.take<float>(rows)};
@@ -55,6 +55,7 @@ void Block<T>::recompute(UnitView unit, Shape shape, Keep keep, T const* x,
   if (keep == Keep::everything) return;
   if (keep == Keep::nothing) return forward(unit, shape, x, nullptr, area, stream);
   attention_norm_.forward(unit, rows, x, area.normed, area.statistics, stream);
+  attention_.recompute(unit, shape, area.attention, stream);
   mlp_norm_.forward(unit, rows, area.middle, area.middle_normed, area.middle_statistics, stream);
   mlp_.activate(rows, area.mlp, area.activated, stream);
 }

@@ -31,6 +31,7 @@ struct Traits {
   double rope_theta = 10000.0;
   Bias bias = Bias::none;
   bool mlp_bias = false;  // the key is read
+  bool head_norms = false;
   Window window = Window::none;
   std::int64_t sliding_window = 0;  // positions; 0: all
 };
@@ -52,6 +53,15 @@ constexpr Traits kLlamaLike[] = {
      .kv_heads = 32,
      .max_positions = 32768,
      .bias = Bias::qkv,
+     .window = Window::some_layers,
+     .sliding_window = 4096},
+    {.model_type = "qwen3",
+     .family = Family::qwen3,
+     .kv_heads = 32,
+     .head_dim = 128,
+     .max_positions = 32768,
+     .bias = Bias::attention_bias,
+     .head_norms = true,
      .window = Window::some_layers,
      .sliding_window = 4096},
 };
@@ -174,6 +184,7 @@ void read_llama_like(ConfigObject const& file, Traits const& traits, ModelConfig
     config.qkv_bias = config.out_bias = file.boolean("attention_bias", false);
   if (traits.bias == Bias::qkv) config.qkv_bias = true;
   if (traits.mlp_bias) config.mlp_bias = file.boolean("mlp_bias", false);
+  config.head_norms = traits.head_norms;
   config.norm = Norm::rms;
   config.positions = Positions::rotary;
   config.mlp = Mlp::gated_silu;

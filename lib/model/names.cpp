@@ -39,6 +39,8 @@ Table const& table_of(Family family) {
                   .q = "self_attn.q_proj",
                   .k = "self_attn.k_proj",
                   .v = "self_attn.v_proj",
+                  .q_norm = "self_attn.q_norm",
+                  .k_norm = "self_attn.k_norm",
                   .out = "self_attn.o_proj",
                   .mlp_norm = "post_attention_layernorm",
                   .gate = "mlp.gate_proj",
@@ -58,8 +60,8 @@ BlockNames block_names(Family family, std::int64_t layer) {
   BlockNames names = table.modules;
   for (std::string BlockNames::*part :
        {&BlockNames::attention_norm, &BlockNames::qkv, &BlockNames::q, &BlockNames::k,
-        &BlockNames::v, &BlockNames::out, &BlockNames::mlp_norm, &BlockNames::gate, &BlockNames::up,
-        &BlockNames::down})
+        &BlockNames::v, &BlockNames::q_norm, &BlockNames::k_norm, &BlockNames::out,
+        &BlockNames::mlp_norm, &BlockNames::gate, &BlockNames::up, &BlockNames::down})
     if (!(names.*part).empty()) names.*part = block + names.*part;
   return names;
 }

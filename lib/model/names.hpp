@@ -13,6 +13,7 @@ struct BlockNames {
   std::string attention_norm;
   std::string qkv;
   std::string q, k, v;
+  std::string q_norm, k_norm;
   std::string out;
   std::string mlp_norm;
   std::string gate;

@@ -22,6 +22,7 @@ class UnitBuilder {
     add(module + ".weight", {config_.hidden_size}, 1, 0);
     if (config_.norm == Norm::layer) add(module + ".bias", {config_.hidden_size}, 0, 0);
   }
+  void head_norm(std::string const& module) { add(module + ".weight", {config_.head_dim}, 1, 0); }
   void weight(std::string const& module, std::int64_t in, std::int64_t out, double std) {
     bool const in_out = config_.weight_order == WeightOrder::in_out;
     add(module + ".weight", in_out ? std::vector{in, out} : std::vector{out, in}, 0, std);
@@ -84,6 +85,10 @@ UnitSpec block_unit(ModelConfig const& config, std::int64_t layer) {
       unit.bias(names.k, keys);
       unit.bias(names.v, keys);
     }
+  }
+  if (config.head_norms) {
+    unit.head_norm(names.q_norm);
+    unit.head_norm(names.k_norm);
   }
   unit.linear(names.out, queries, hidden, residual_std, config.out_bias);
   unit.norm(names.mlp_norm);

@@ -11,7 +11,7 @@
 
 namespace spillway::model {
 
-enum class Family { gpt2, llama, mistral, qwen2 };
+enum class Family { gpt2, llama, mistral, qwen2, qwen3 };
 /// As "model_type" spells it.
 char const* name_of(Family family);
 
@@ -41,6 +41,7 @@ struct ModelConfig {
   bool qkv_bias = false;
   bool out_bias = false;  // of the attention's output projection: attention_bias of Llama sets both
   bool mlp_bias = false;
+  bool head_norms = false;                // RMSNorm of each query and key before its rotation
   bool scale_attention = true;            // scores / sqrt(head_dim)
   bool scale_attention_by_layer = false;  // scores of layer i / (i + 1) besides
   RopeScaling rope_scaling = RopeScaling::none;

@@ -131,6 +131,20 @@ TEST(ConfigTest, qwen2_defaults_are_those_of_transformers) {
   EXPECT_FALSE(config.out_bias || config.mlp_bias);
 }
 
+TEST(ConfigTest, qwen3_defaults_are_those_of_transformers) {
+  auto const config = like_llama("qwen3", {{"num_attention_heads", "32"}});
+  EXPECT_EQ(config.family, Family::qwen3);
+  EXPECT_EQ(config.kv_heads, 32);
+  EXPECT_EQ(config.head_dim, 128);
+  EXPECT_EQ(config.max_positions, 32768);
+  EXPECT_TRUE(config.head_norms);
+  EXPECT_FALSE(config.qkv_bias || config.out_bias || config.mlp_bias || config.tied_head);
+  auto const biased =
+      like_llama("qwen3", {{"num_attention_heads", "32"}, {"attention_bias", "true"}});
+  EXPECT_TRUE(biased.qkv_bias && biased.out_bias);
+  EXPECT_FALSE(like_llama("qwen2", {{"num_attention_heads", "32"}}).head_norms);
+}
+
 TEST(ConfigTest, a_window_that_is_null_is_none) {
   EXPECT_EQ(like_llama("mistral", {{"sliding_window", "null"}}).window(1), 0);
   EXPECT_EQ(like_llama("mistral", {{"sliding_window", "7"}}).window(1), 7);
@@ -281,7 +295,7 @@ TEST(ConfigTest, other_model_types_are_refused_with_the_supported_ones) {
   for (char const* type : {"gemma", "bert", "LLAMA"}) {
     auto const message = refused_llama({{"model_type", std::string("\"") + type + "\""}});
     EXPECT_NAMES(message, type);
-    EXPECT_NAMES(message, "gpt2, llama, mistral, qwen2");
+    EXPECT_NAMES(message, "gpt2, llama, mistral, qwen2, qwen3");
   }
   EXPECT_NAMES(refused_llama({{"model_type", ""}}), "model_type is missing");
 }

@@ -127,7 +127,7 @@ TEST_P(OracleTest, bf16_gradients_point_the_same_way) {
 
 INSTANTIATE_TEST_SUITE_P(Models, OracleTest,
                          testing::Values("tiny-gpt2", "tiny-llama", "tiny-llama3-tied",
-                                         "tiny-mistral", "tiny-qwen2"),
+                                         "tiny-mistral", "tiny-qwen2", "tiny-qwen3"),
                          [](auto const& param) {
                            std::string name = param.param;
                            for (char& c : name)
