@@ -49,7 +49,7 @@ double training_flops_per_token(model::ModelSpec const& spec, std::int64_t T) {
   for (auto const& unit : spec.units)
     for (auto const& tensor : unit.tensors)
       if (tensor.shape.size() >= 2 && unit.name != "embedding")
-        weights += static_cast<double>(shard::element_count(tensor.shape));
+        weights += tensor.use * static_cast<double>(shard::element_count(tensor.shape));
   if (c.tied_head)
     weights += static_cast<double>(c.vocab_size) * static_cast<double>(c.hidden_size);
   double positions = 0;  // twice what a query sees on average, summed over layers

@@ -421,6 +421,7 @@ void Training::report(std::int64_t step, train::StepResult const& result, double
   Meters const spent = exchange(comm_, now.since(before_));
   before_ = now;
   ExtraMetrics extra;
+  if (result.aux_loss) extra.push_back({"aux_loss", *result.aux_loss});
   if (validation_batches_ && options_.train.eval_every > 0 &&
       (step % options_.train.eval_every == 0 || step == steps()))
     extra.push_back({"val_loss", validation_loss()});

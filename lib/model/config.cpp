@@ -1,8 +1,8 @@
 // Reads a Hugging Face config.json into a ModelConfig; every value is checked before it is used.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <initializer_list>
-#include <nlohmann/json.hpp>
 
 #include "lib/core/error.hpp"
 #include "lib/model/config_parts.hpp"
@@ -10,21 +10,10 @@
 namespace spillway::model {
 namespace {
 
-using nlohmann::json;
-
 constexpr double kParametersMax = 1e15;
 
 constexpr std::initializer_list<char const*> kDropoutKeys = {
     "attn_pdrop", "embd_pdrop", "resid_pdrop", "attention_dropout", "hidden_dropout", "dropout"};
-
-json parse_text(std::string const& text, std::string const& origin) {
-  try {
-    return json::parse(text);
-  } catch (json::exception const& error) {
-    fail(Fault::bad_input,
-         fmt::format("{} is not valid JSON ({}). Is it a config.json?", origin, error.what()));
-  }
-}
 
 void read_notes(ConfigObject const& file, ModelConfig& config) {
   for (char const* key : kDropoutKeys) {
@@ -38,7 +27,8 @@ void read_notes(ConfigObject const& file, ModelConfig& config) {
 void check_size(ModelConfig const& config, std::string const& origin) {
   auto const wide = [](std::int64_t a, std::int64_t b) { return double(a) * double(b); };
   double const attention = wide(config.hidden_size, config.heads * config.head_dim) * 4;
-  double const mlp = wide(config.hidden_size, config.intermediate_size) * 3;
+  double const mlp = wide(config.hidden_size, config.intermediate_size) * 3 *
+                     static_cast<double>(std::max<std::int64_t>(config.experts, 1));
   double const total = double(config.layers) * (attention + mlp) +
                        wide(config.hidden_size, config.vocab_size) * 2 +
                        wide(config.hidden_size, config.max_positions);
@@ -52,8 +42,7 @@ void check_size(ModelConfig const& config, std::string const& origin) {
 }  // namespace
 
 ModelConfig parse_config(std::string const& text, std::string const& origin) {
-  json const parsed = parse_text(text, origin);
-  ConfigObject const file(parsed, origin);
+  ConfigObject const file(text, origin);
   ModelConfig config;
   read_family(file, config);
   if (file.has("quantization_config"))

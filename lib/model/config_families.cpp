@@ -3,8 +3,6 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
-
 #include "lib/core/error.hpp"
 #include "lib/model/config_parts.hpp"
 
@@ -32,6 +30,7 @@ struct Traits {
   Bias bias = Bias::none;
   bool mlp_bias = false;  // the key is read
   bool head_norms = false;
+  bool experts = false;
   Window window = Window::none;
   std::int64_t sliding_window = 0;  // positions; 0: all
 };
@@ -64,6 +63,14 @@ constexpr Traits kLlamaLike[] = {
      .head_norms = true,
      .window = Window::some_layers,
      .sliding_window = 4096},
+    {.model_type = "mixtral",
+     .family = Family::mixtral,
+     .kv_heads = 8,
+     .max_positions = 131072,
+     .norm_eps = 1e-5,
+     .rope_theta = 1e6,
+     .experts = true,
+     .window = Window::all_layers},
 };
 
 void read_gpt2(ConfigObject const& file, ModelConfig& config) {
@@ -138,9 +145,7 @@ std::vector<bool> read_sliding_layers(ConfigObject const& file, ModelConfig cons
       sliding[i] = has_window && static_cast<std::int64_t>(i) >= first;
     return sliding;
   }
-  auto const& types = file.raw("layer_types");
-  if (!types.is_array() || types.size() != layers)
-    file.refuse("layer_types", fmt::format("a list of num_hidden_layers = {} is needed", layers));
+  std::vector<std::string> const types = file.texts("layer_types", config.layers);
   for (std::size_t i = 0; i < layers; ++i) {
     sliding[i] = types[i] == "sliding_attention";
     if (!sliding[i] && types[i] != "full_attention")
@@ -167,6 +172,31 @@ void read_windows(ConfigObject const& file, Traits const& traits, ModelConfig& c
     config.windows.push_back(slides ? window : 0);
 }
 
+/// The load-balancing loss is added where transformers adds it: if output_router_logits is true.
+void read_experts(ConfigObject const& file, ModelConfig& config) {
+  constexpr std::int64_t kExpertsMax = 1024;
+  constexpr std::int64_t kAllExpertsMax = 1'000'000;
+  config.experts = file.integer("num_local_experts", 1, kExpertsMax, 8);
+  config.experts_per_token = file.integer("num_experts_per_tok", 1, kExpertsMax, 2);
+  if (config.experts_per_token > config.experts)
+    file.refuse("num_experts_per_tok", fmt::format("num_local_experts is {}, fewer than {}",
+                                                   config.experts, config.experts_per_token));
+  if (config.layers > kAllExpertsMax / config.experts)
+    file.refuse("num_local_experts", fmt::format("times num_hidden_layers {} it exceeds {}",
+                                                 config.layers, kAllExpertsMax));
+  double const coefficient = file.number("router_aux_loss_coef", 0, 1e6, 0.001);
+  if (file.boolean("output_router_logits", false)) {
+    config.balance_coefficient = coefficient;
+  } else if (coefficient > 0) {
+    config.notes.push_back(fmt::format(
+        "output_router_logits is false: the load-balancing loss is reported as aux_loss and not "
+        "trained on (set it to true to add {} times that loss)",
+        coefficient));
+  }
+  if (file.number("router_jitter_noise", 0, 1, 0.0) > 0)
+    config.notes.push_back("router_jitter_noise is not followed: training runs without it");
+}
+
 void read_llama_like(ConfigObject const& file, Traits const& traits, ModelConfig& config) {
   config.family = traits.family;
   config.vocab_size = file.integer("vocab_size", 1, kExtentMax);
@@ -189,6 +219,7 @@ void read_llama_like(ConfigObject const& file, Traits const& traits, ModelConfig
   config.positions = Positions::rotary;
   config.mlp = Mlp::gated_silu;
   config.weight_order = WeightOrder::out_in;
+  if (traits.experts) read_experts(file, config);
   read_windows(file, traits, config);
   read_rope(file, traits.rope_theta, config);
 }

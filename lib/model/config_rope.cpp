@@ -2,7 +2,6 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "lib/model/config_parts.hpp"
 
@@ -87,7 +86,7 @@ void read_rope(ConfigObject const& file, double theta_otherwise, ModelConfig& co
   refuse_parts_of_heads(file);
   config.rope_theta = file.number("rope_theta", 1e-3, 1e30, theta_otherwise);
   bool const both = file.has("rope_parameters") && file.has("rope_scaling");
-  if (both && file.raw("rope_parameters") != file.raw("rope_scaling"))
+  if (both && !file.same("rope_parameters", "rope_scaling"))
     file.refuse("rope_scaling", "rope_parameters says something else");
   if (file.has("rope_scaling")) {
     ConfigObject const rope = file.child("rope_scaling");

@@ -147,6 +147,8 @@ template void Linear<float>::backward_input(UnitView, std::int64_t, float const*
                                             device::Stream&) const;
 template void Linear<bf16>::backward_input(UnitView, std::int64_t, bf16 const*, bf16*, bool,
                                            device::Stream&) const;
+template void Linear<bf16>::backward_input(UnitView, std::int64_t, bf16 const*, float*, bool,
+                                           device::Stream&) const;
 template void backward_inputs(UnitView, std::int64_t, std::span<InputTerm<float> const>, float*,
                               float*, device::Stream&);
 template void backward_inputs(UnitView, std::int64_t, std::span<InputTerm<bf16> const>, bf16*,

@@ -11,6 +11,8 @@ struct Table {
   ModelNames model;
   char const* block;
   BlockNames modules;
+  char const* expert;
+  ExpertNames expert_modules;
 };
 
 Table const& table_of(Family family) {
@@ -27,6 +29,8 @@ Table const& table_of(Family family) {
                   .mlp_norm = "ln_2",
                   .up = "mlp.c_fc",
                   .down = "mlp.c_proj"},
+      .expert = "",
+      .expert_modules = {},
   };
   static Table const llama_like{
       .model = {.prefix = "model.",
@@ -43,9 +47,12 @@ Table const& table_of(Family family) {
                   .k_norm = "self_attn.k_norm",
                   .out = "self_attn.o_proj",
                   .mlp_norm = "post_attention_layernorm",
+                  .router = "block_sparse_moe.gate",
                   .gate = "mlp.gate_proj",
                   .up = "mlp.up_proj",
                   .down = "mlp.down_proj"},
+      .expert = "block_sparse_moe.experts",
+      .expert_modules = {.gate = "w1", .up = "w3", .down = "w2"},
   };
   return family == Family::gpt2 ? gpt2 : llama_like;
 }
@@ -61,9 +68,17 @@ BlockNames block_names(Family family, std::int64_t layer) {
   for (std::string BlockNames::*part :
        {&BlockNames::attention_norm, &BlockNames::qkv, &BlockNames::q, &BlockNames::k,
         &BlockNames::v, &BlockNames::q_norm, &BlockNames::k_norm, &BlockNames::out,
-        &BlockNames::mlp_norm, &BlockNames::gate, &BlockNames::up, &BlockNames::down})
+        &BlockNames::mlp_norm, &BlockNames::router, &BlockNames::gate, &BlockNames::up,
+        &BlockNames::down})
     if (!(names.*part).empty()) names.*part = block + names.*part;
   return names;
+}
+
+ExpertNames expert_names(Family family, std::int64_t layer, std::int64_t expert) {
+  Table const& table = table_of(family);
+  std::string const prefix = fmt::format("{}.{}.{}.{}.", table.block, layer, table.expert, expert);
+  ExpertNames const& modules = table.expert_modules;
+  return {prefix + modules.gate, prefix + modules.up, prefix + modules.down};
 }
 
 }  // namespace spillway::model

@@ -16,6 +16,14 @@ struct BlockNames {
   std::string q_norm, k_norm;
   std::string out;
   std::string mlp_norm;
+  std::string router;
+  std::string gate;
+  std::string up;
+  std::string down;
+};
+
+/// Modules of one expert.
+struct ExpertNames {
   std::string gate;
   std::string up;
   std::string down;
@@ -31,5 +39,6 @@ struct ModelNames {
 
 ModelNames const& model_names(Family family);
 BlockNames block_names(Family family, std::int64_t layer);
+ExpertNames expert_names(Family family, std::int64_t layer, std::int64_t expert);
 
 }  // namespace spillway::model

@@ -33,12 +33,21 @@ class UnitBuilder {
     weight(module, in, out, std);
     if (has_bias) bias(module, out);
   }
+  /// Of the tensors so far that are added after `first`.
+  void use(std::size_t first, double share) {
+    for (std::size_t i = first; i < unit_.tensors.size(); ++i) unit_.tensors[i].use = share;
+  }
+  std::size_t size() const { return unit_.tensors.size(); }
   void alias(std::string name) { unit_.tensors.back().aliases.push_back(std::move(name)); }
   UnitSpec take() { return std::move(unit_); }
 
  private:
   void add(std::string name, std::vector<std::int64_t> shape, double mean, double std) {
-    TensorSpec tensor{std::move(name), std::move(shape), mean, std, false, {}};
+    TensorSpec tensor{.name = std::move(name),
+                      .shape = std::move(shape),
+                      .init_mean = mean,
+                      .init_std = std,
+                      .aliases = {}};
     tensor.decay = tensor.shape.size() >= 2;
     std::string const prefix = model_names(config_.family).prefix;
     if (tensor.name.starts_with(prefix))
@@ -58,6 +67,22 @@ UnitSpec embedding_unit(ModelConfig const& config) {
   if (config.positions == Positions::learned)
     unit.table(names.position_embedding, config.max_positions);
   return unit.take();
+}
+
+/// Gate and up beside each other: one matrix product where no padding lies between.
+void add_experts(ModelConfig const& config, std::int64_t layer, UnitBuilder& unit) {
+  std::int64_t const hidden = config.hidden_size, inner = config.intermediate_size;
+  double const std = config.initializer_range;
+  unit.weight(block_names(config.family, layer).router, hidden, config.experts, std);
+  std::size_t const first = unit.size();
+  for (std::int64_t expert = 0; expert < config.experts; ++expert) {
+    ExpertNames const names = expert_names(config.family, layer, expert);
+    unit.weight(names.gate, hidden, inner, std);
+    unit.weight(names.up, hidden, inner, std);
+    unit.weight(names.down, inner, hidden, std);
+  }
+  unit.use(first,
+           static_cast<double>(config.experts_per_token) / static_cast<double>(config.experts));
 }
 
 UnitSpec block_unit(ModelConfig const& config, std::int64_t layer) {
@@ -92,6 +117,10 @@ UnitSpec block_unit(ModelConfig const& config, std::int64_t layer) {
   }
   unit.linear(names.out, queries, hidden, residual_std, config.out_bias);
   unit.norm(names.mlp_norm);
+  if (config.experts > 0) {
+    add_experts(config, layer, unit);
+    return unit.take();
+  }
   if (config.mlp == Mlp::gated_silu)
     unit.linear(names.gate, hidden, config.intermediate_size, std, config.mlp_bias);
   unit.linear(names.up, hidden, config.intermediate_size, std, config.mlp_bias);

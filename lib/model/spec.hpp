@@ -11,7 +11,7 @@
 
 namespace spillway::model {
 
-enum class Family { gpt2, llama, mistral, qwen2, qwen3 };
+enum class Family { gpt2, llama, mistral, qwen2, qwen3, mixtral };
 /// As "model_type" spells it.
 char const* name_of(Family family);
 
@@ -53,6 +53,9 @@ struct ModelConfig {
   std::int64_t rope_original_positions = 0;                    // llama3 and yarn
   std::vector<std::int64_t> windows;  // of each layer: positions a query sees, itself included; 0:
                                       // all before it. Empty: 0 for all
+  std::int64_t experts = 0;  // MLPs of a block that a router chooses among; 0: one, no router
+  std::int64_t experts_per_token = 0;  // that it chooses
+  double balance_coefficient = 0;      // of the load-balancing loss that is added; 0: none
   Norm norm = Norm::layer;
   Positions positions = Positions::learned;
   Mlp mlp = Mlp::gelu;
@@ -77,6 +80,7 @@ struct TensorSpec {
   double init_mean = 0;              // 1 for norm weights
   double init_std = 0;               // 0: constant init_mean
   bool decay = false;                // two or more dimensions
+  double use = 1;                    // share of the positions that it is multiplied with
   std::vector<std::string> aliases;  // other names that files carry it under, for reading
 };
 

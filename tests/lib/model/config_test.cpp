@@ -1,78 +1,9 @@
 // What config.json may say, in both spellings, and what is refused by key and value.
-#include <gtest/gtest.h>
-
-#include <map>
-
-#include "lib/core/error.hpp"
-#include "lib/model/spec.hpp"
+#include "tests/lib/model/config_support.hpp"
 #include "tests/support/safetensors_lite.hpp"
 
 namespace spillway::model {
 namespace {
-
-using Entries = std::map<std::string, std::string>;  // key to JSON text; empty: left out
-
-std::string json(Entries entries, Entries const& changes) {
-  for (auto const& [key, value] : changes) entries[key] = value;
-  std::string text;
-  for (auto const& [key, value] : entries)
-    if (!value.empty()) text += (text.empty() ? "" : ", ") + ("\"" + key + "\": ") + value;
-  return "{" + text + "}";
-}
-
-ModelConfig gpt2(Entries const& changes = {}) {
-  return parse_config(json({{"model_type", "\"gpt2\""},
-                            {"vocab_size", "100"},
-                            {"n_embd", "64"},
-                            {"n_layer", "2"},
-                            {"n_head", "4"},
-                            {"n_positions", "32"}},
-                           changes),
-                      "folder/config.json");
-}
-
-ModelConfig llama(Entries const& changes = {}) {
-  return parse_config(json({{"model_type", "\"llama\""},
-                            {"vocab_size", "100"},
-                            {"hidden_size", "64"},
-                            {"num_hidden_layers", "2"},
-                            {"num_attention_heads", "4"},
-                            {"intermediate_size", "96"}},
-                           changes),
-                      "folder/config.json");
-}
-
-/// A config.json of a family of Llama's keys, with its 64 hidden values in 8 heads.
-ModelConfig like_llama(char const* type, Entries changes = {}) {
-  changes.emplace("model_type", '"' + std::string(type) + '"');
-  changes.emplace("num_attention_heads", "8");
-  return llama(changes);
-}
-
-/// The message of the refusal, which must be bad input and name the file.
-template <class Action>
-std::string refusal(Action action) {
-  try {
-    action();
-  } catch (Error const& error) {
-    EXPECT_EQ(error.fault(), Fault::bad_input);
-    EXPECT_NE(std::string(error.what()).find("folder/config.json"), std::string::npos)
-        << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "was accepted";
-  return "";
-}
-std::string refused_gpt2(Entries const& changes) {
-  return refusal([&] { gpt2(changes); });
-}
-std::string refused_llama(Entries const& changes) {
-  return refusal([&] { llama(changes); });
-}
-std::string refused_like_llama(char const* type, Entries const& changes) {
-  return refusal([&] { like_llama(type, changes); });
-}
-#define EXPECT_NAMES(message, text) EXPECT_NE((message).find(text), std::string::npos) << (message)
 
 TEST(ConfigTest, gpt2_defaults_are_those_of_transformers) {
   auto const config = gpt2();
@@ -100,91 +31,6 @@ TEST(ConfigTest, llama_defaults_are_those_of_transformers) {
   EXPECT_EQ(config.rope_scaling, RopeScaling::none);
   EXPECT_FALSE(config.tied_head);
   EXPECT_FALSE(config.qkv_bias || config.out_bias || config.mlp_bias);
-}
-
-TEST(ConfigTest, mistral_defaults_are_those_of_transformers) {
-  auto const config = like_llama("mistral");
-  EXPECT_EQ(config.family, Family::mistral);
-  EXPECT_EQ(config.kv_heads, 8);
-  EXPECT_EQ(config.head_dim, 8);
-  EXPECT_EQ(config.max_positions, 131072);
-  EXPECT_EQ(config.norm_eps, 1e-6);
-  EXPECT_EQ(config.rope_theta, 10000.0);
-  EXPECT_EQ(config.windows, (std::vector<std::int64_t>{4096, 4096}));
-  EXPECT_FALSE(config.tied_head);
-  EXPECT_FALSE(config.qkv_bias || config.out_bias || config.mlp_bias);
-  EXPECT_NAMES(refused_like_llama("mistral", {{"num_attention_heads", "4"}}),
-               "num_key_value_heads is missing (num_attention_heads 4 is not a multiple of 8)");
-}
-
-TEST(ConfigTest, qwen2_defaults_are_those_of_transformers) {
-  auto const config = like_llama("qwen2", {{"num_attention_heads", "32"}});
-  EXPECT_EQ(config.family, Family::qwen2);
-  EXPECT_EQ(config.kv_heads, 32);
-  EXPECT_EQ(config.head_dim, 2);
-  EXPECT_EQ(config.max_positions, 32768);
-  EXPECT_EQ(config.norm_eps, 1e-6);
-  EXPECT_EQ(config.window(0), 0);
-  EXPECT_EQ(config.window(1), 0);
-  EXPECT_FALSE(config.tied_head);
-  EXPECT_TRUE(config.qkv_bias);
-  EXPECT_FALSE(config.out_bias || config.mlp_bias);
-}
-
-TEST(ConfigTest, qwen3_defaults_are_those_of_transformers) {
-  auto const config = like_llama("qwen3", {{"num_attention_heads", "32"}});
-  EXPECT_EQ(config.family, Family::qwen3);
-  EXPECT_EQ(config.kv_heads, 32);
-  EXPECT_EQ(config.head_dim, 128);
-  EXPECT_EQ(config.max_positions, 32768);
-  EXPECT_TRUE(config.head_norms);
-  EXPECT_FALSE(config.qkv_bias || config.out_bias || config.mlp_bias || config.tied_head);
-  auto const biased =
-      like_llama("qwen3", {{"num_attention_heads", "32"}, {"attention_bias", "true"}});
-  EXPECT_TRUE(biased.qkv_bias && biased.out_bias);
-  EXPECT_FALSE(like_llama("qwen2", {{"num_attention_heads", "32"}}).head_norms);
-}
-
-TEST(ConfigTest, a_window_that_is_null_is_none) {
-  EXPECT_EQ(like_llama("mistral", {{"sliding_window", "null"}}).window(1), 0);
-  EXPECT_EQ(like_llama("mistral", {{"sliding_window", "7"}}).window(1), 7);
-  EXPECT_NAMES(refused_like_llama("mistral", {{"sliding_window", "0"}}), "sliding_window is 0");
-}
-
-Entries qwen(Entries changes) {
-  changes.emplace("num_key_value_heads", "8");
-  return changes;
-}
-
-TEST(ConfigTest, windows_of_some_layers_follow_three_keys) {
-  auto const windows = [](Entries changes) {
-    return like_llama("qwen2", qwen(std::move(changes))).windows;
-  };
-  using Windows = std::vector<std::int64_t>;
-  Entries const on{{"use_sliding_window", "true"}, {"sliding_window", "5"}};
-  auto const with = [](Entries more, Entries const& base) {
-    more.insert(base.begin(), base.end());
-    return more;
-  };
-  EXPECT_EQ(windows(on), (Windows{0, 0}));  // max_window_layers is 28
-  EXPECT_EQ(windows(with({{"max_window_layers", "1"}}, on)), (Windows{0, 5}));
-  EXPECT_EQ(windows(with({{"max_window_layers", "0"}}, on)), (Windows{5, 5}));
-  EXPECT_EQ(windows({{"max_window_layers", "0"}, {"sliding_window", "5"}}), (Windows{0, 0}));
-  EXPECT_EQ(windows({{"max_window_layers", "0"}, {"use_sliding_window", "true"}}),
-            (Windows{4096, 4096}));
-  Entries const types{{"layer_types", R"(["sliding_attention", "full_attention"])"}};
-  EXPECT_EQ(windows(with(types, on)), (Windows{5, 0}));
-}
-
-TEST(ConfigTest, layer_types_that_make_no_sense_are_refused) {
-  auto const refused = [](char const* types) {
-    return refused_like_llama("qwen2", qwen({{"layer_types", types}}));
-  };
-  EXPECT_NAMES(refused(R"(["sliding_attention", "full_attention"])"), "use_sliding_window");
-  EXPECT_NAMES(refused(R"(["full_attention"])"), "layer_types");
-  EXPECT_NAMES(refused(R"(["full_attention", "chunked_attention"])"), "chunked_attention");
-  EXPECT_NAMES(refused(R"(["full_attention", 3])"), "layer_types");
-  EXPECT_NAMES(refused("7"), "layer_types is 7");
 }
 
 TEST(ConfigTest, the_text_is_kept_as_it_came) {
@@ -295,7 +141,7 @@ TEST(ConfigTest, other_model_types_are_refused_with_the_supported_ones) {
   for (char const* type : {"gemma", "bert", "LLAMA"}) {
     auto const message = refused_llama({{"model_type", std::string("\"") + type + "\""}});
     EXPECT_NAMES(message, type);
-    EXPECT_NAMES(message, "gpt2, llama, mistral, qwen2, qwen3");
+    EXPECT_NAMES(message, "gpt2, llama, mistral, qwen2, qwen3, mixtral");
   }
   EXPECT_NAMES(refused_llama({{"model_type", ""}}), "model_type is missing");
 }

@@ -59,6 +59,7 @@ INSTANTIATE_TEST_SUITE_P(
     Models, RecomputeTest,
     testing::Values(Setting{"tiny-gpt2", DType::f32, 2}, Setting{"tiny-gpt2", DType::bf16, 2},
                     Setting{"tiny-llama", DType::f32, 1}, Setting{"tiny-llama", DType::bf16, 2},
+                    Setting{"tiny-mixtral", DType::f32, 2}, Setting{"tiny-mixtral", DType::bf16, 2},
                     Setting{"tiny-qwen3", DType::f32, 2}, Setting{"tiny-qwen3", DType::bf16, 2},
                     Setting{"llama_odd", DType::bf16, 2}, Setting{"gpt2_odd", DType::bf16, 1}));
 
