@@ -264,8 +264,8 @@ void Training::say_what_runs() {
   double const mine = measure_peak_flops(planned_.types.compute, machinery_->stream());
   for (double peak : comm_.all_gather_values({&mine, 1})) peak_flops_ += peak;
   flops_per_token_ = training_flops_per_token(planned_.spec, options_.data.seq_len);
-  log_.root("{}, {}: {} parameters, {}, {}, {} rank(s) x {} thread(s)", program_version(),
-            model::name_of(planned_.spec.config.family), planned_.spec.parameters,
+  log_.root("{}, {}: {}, {}, {}, {} rank(s) x {} thread(s)", program_version(),
+            model::name_of(planned_.spec.config.family), describe_parameters(planned_.spec),
             name_of(planned_.types.compute),
             plan.nvme_bytes > 0 ? "with state on NVMe" : "all in memory", comm_.size(),
             planned_.threads);

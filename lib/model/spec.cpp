@@ -157,8 +157,13 @@ ModelSpec make_spec(ModelConfig config) {
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
     spec.units.push_back(block_unit(config, layer));
   spec.units.push_back(head_unit(config));
+  double used = 0;
   for (auto const& unit : spec.units)
-    for (auto const& tensor : unit.tensors) spec.parameters += shard::element_count(tensor.shape);
+    for (auto const& tensor : unit.tensors) {
+      spec.parameters += shard::element_count(tensor.shape);
+      used += tensor.use * static_cast<double>(shard::element_count(tensor.shape));
+    }
+  spec.parameters_per_token = std::llround(used);
   spec.config = std::move(config);
   return spec;
 }

@@ -98,6 +98,7 @@ struct ModelSpec {
   ModelConfig config;
   std::vector<UnitSpec> units;  // embedding, layers blocks, head (final norm and untied head)
   std::int64_t parameters = 0;  // tied weights once
+  std::int64_t parameters_per_token = 0;  // that a token passes through: not those of all experts
 
   shard::FlatLayout layout(UnitId unit) const;
 };
