@@ -56,7 +56,7 @@ int run_plan(Arguments const& arguments) {
       planned.request(options, {.size = ranks, .local_size = local}, {kBaseBytes, budget},
                       micro_batches, {.B = micro, .T = options.data.seq_len}, waves);
   auto const plan = offload::make_plan(request);
-  fmt::print("{} parameters on {} rank(s), {} bytes of state each\n{}", planned.spec.parameters,
+  fmt::print("{} on {} rank(s), {} bytes of state each\n{}", describe_parameters(planned.spec),
              ranks, plan.nvme_bytes + plan.store_bytes.states, offload::describe(plan, request));
   return 0;
 }

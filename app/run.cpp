@@ -58,6 +58,13 @@ model::ModelSpec read_model(ModelOptions const& options) {
   return model::make_spec(model::parse_config(read_small_file(file), file.string()));
 }
 
+std::string describe_parameters(model::ModelSpec const& spec) {
+  if (spec.parameters_per_token == spec.parameters)
+    return fmt::format("{} parameters", spec.parameters);
+  return fmt::format("{} parameters ({} of them for a token)", spec.parameters,
+                     spec.parameters_per_token);
+}
+
 int engine_threads(TrainOptions const& options, int local_ranks) {
   if (options.threads > 0) return options.threads;
   return std::max(1, std::min(allowed_processors(), online_processors() / local_ranks));

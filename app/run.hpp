@@ -23,6 +23,8 @@ namespace spillway::app {
 /// A model's config.json: the file model.config, or the one in the folder model.path. Throws
 /// Fault::usage where neither is given, Fault::bad_input where it cannot be read.
 model::ModelSpec read_model(ModelOptions const& options);
+/// "124439808 parameters", and of a mixture of experts how many a token sees.
+std::string describe_parameters(model::ModelSpec const& spec);
 
 /// Who this rank is, for planning: real for train, imagined for plan.
 struct Ranks {

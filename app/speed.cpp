@@ -49,12 +49,17 @@ double training_flops_per_token(model::ModelSpec const& spec, std::int64_t T) {
   for (auto const& unit : spec.units)
     for (auto const& tensor : unit.tensors)
       if (tensor.shape.size() >= 2 && unit.name != "embedding")
-        weights += static_cast<double>(shard::element_count(tensor.shape));
+        weights += tensor.use * static_cast<double>(shard::element_count(tensor.shape));
   if (c.tied_head)
     weights += static_cast<double>(c.vocab_size) * static_cast<double>(c.hidden_size);
-  double const attention = static_cast<double>(c.layers) *
-                           static_cast<double>(c.heads * c.head_dim) * static_cast<double>(T);
-  return 6 * weights + 6 * attention;
+  double positions = 0;  // twice what a query sees on average, summed over layers
+  for (std::int64_t layer = 0; layer < c.layers; ++layer) {
+    double const length = static_cast<double>(T);
+    double const window =
+        c.window(layer) > 0 ? std::min(static_cast<double>(c.window(layer)), length) : length;
+    positions += window * (2 - window / length);
+  }
+  return 6 * weights + 6 * static_cast<double>(c.heads * c.head_dim) * positions;
 }
 
 double measure_peak_flops(DType type, device::Stream& stream) {

@@ -24,7 +24,8 @@ Meters meters(train::StateStore const& store, comm::Communicator const& comm);
 Meters exchange(comm::Communicator& comm, Meters const& mine);
 
 /// 6 N + 6 L h T (PaLM's count with causal attention): N weights of matrix products, the head's
-/// too.
+/// too. A window makes T smaller, and of experts only those that a token
+/// sees count.
 double training_flops_per_token(model::ModelSpec const& spec, std::int64_t T);
 
 /// FLOP/s of this rank's matrix products, measured in a few milliseconds on a square one of 512.

@@ -264,9 +264,9 @@ void Training::say_what_runs() {
   double const mine = measure_peak_flops(planned_.types.compute, machinery_->stream());
   for (double peak : comm_.all_gather_values({&mine, 1})) peak_flops_ += peak;
   flops_per_token_ = training_flops_per_token(planned_.spec, options_.data.seq_len);
-  log_.root("{}, {}: {} parameters, {}, {}, {} rank(s) x {} thread(s)", program_version(),
-            planned_.spec.config.family == model::Family::gpt2 ? "gpt2" : "llama",
-            planned_.spec.parameters, name_of(planned_.types.compute),
+  log_.root("{}, {}: {}, {}, {}, {} rank(s) x {} thread(s)", program_version(),
+            model::name_of(planned_.spec.config.family), describe_parameters(planned_.spec),
+            name_of(planned_.types.compute),
             plan.nvme_bytes > 0 ? "with state on NVMe" : "all in memory", comm_.size(),
             planned_.threads);
   log_.root("a step: {} sequences of {} tokens ({} tokens), micro-batches of {}, {} wave(s)",
@@ -276,6 +276,7 @@ void Training::say_what_runs() {
   log_.root("memory of a rank: {} planned of {}; NVMe {}; I/O by {}", format_bytes(plan.host_bytes),
             format_bytes(plan.host_memory), format_bytes(machinery_->swap_bytes()),
             machinery_->io().description());
+  for (auto const& note : planned_.spec.config.notes) log_.root(Level::warning, "{}", note);
   if (planned_.threads < online_processors() / comm_.local_size() && options_.train.threads == 0)
     log_.root(Level::warning,
               "each rank may use {} of {} processors (the launcher binds it). Start with mpirun "
@@ -420,6 +421,7 @@ void Training::report(std::int64_t step, train::StepResult const& result, double
   Meters const spent = exchange(comm_, now.since(before_));
   before_ = now;
   ExtraMetrics extra;
+  if (result.aux_loss) extra.push_back({"aux_loss", *result.aux_loss});
   if (validation_batches_ && options_.train.eval_every > 0 &&
       (step % options_.train.eval_every == 0 || step == steps()))
     extra.push_back({"val_loss", validation_loss()});

@@ -10,6 +10,7 @@
 
 #include "io/safetensors/header.hpp"
 #include "lib/core/error.hpp"
+#include "lib/model/names.hpp"
 
 namespace spillway::io {
 namespace {
@@ -23,8 +24,8 @@ constexpr std::array<std::string_view, 3> kBuffers{".attn.bias", ".attn.masked_b
 constexpr std::size_t kNamesShown = 5;
 constexpr std::size_t kPieceElements = 1u << 18;
 
-std::string_view embedding_name(model::Family family) {
-  return family == model::Family::gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight";
+std::string embedding_name(model::Family family) {
+  return model::model_names(family).token_embedding + ".weight";
 }
 
 std::string list_names(std::vector<std::string> const& names) {
@@ -117,7 +118,7 @@ void SafetensorsWeights::settle_tied_head(model::ModelSpec const& spec) {
   std::string const head = stored_name(std::string(kHead));
   if (head.empty()) return;
   head_accounted_for_ = true;
-  auto const embedding = stored_as_.find(std::string(embedding_name(spec.config.family)));
+  auto const embedding = stored_as_.find(embedding_name(spec.config.family));
   if (embedding != stored_as_.end() && embedding->second != head)
     check_same(embedding->second, head);
 }

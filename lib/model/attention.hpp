@@ -1,8 +1,9 @@
-// Self-attention of a block: projections, rotation, scores, output projection.
+// Self-attention of a block: projections, norms of heads, rotation, scores, output projection.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "lib/device/stream.hpp"
@@ -15,11 +16,14 @@
 
 namespace spillway::model {
 
-/// Intermediate values of one micro-batch: q, k, v after rotation in one array, heads' outputs,
-/// statistics.
+/// Intermediate values of one micro-batch. q and k are rotated where they lie; where heads are
+/// normed, they lie in `qk` and `qkv` keeps what the products gave.
 template <class T>
 struct AttentionArea {
   T* qkv = nullptr;  // [rows, q|k|v] where one product makes them, else [rows, q][rows, k][rows, v]
+  T* qk = nullptr;   // [rows, q|k], or null
+  float* q_rstd = nullptr;     // [rows, heads]
+  float* k_rstd = nullptr;     // [rows, kv_heads]
   T* heads_out = nullptr;      // [rows, heads * head_dim]
   float* logsumexp = nullptr;  // [B, heads, T]
 };
@@ -31,10 +35,15 @@ class AttentionLayer {
   AttentionLayer(ModelConfig const& config, shard::FlatLayout const& layout, std::int64_t layer,
                  RotaryTable const& rotary);
 
-  AttentionArea<T> carve(Shape shape, Carver& carver) const;
+  /// What takes one pass over memory to compute again comes from `others`, the rest from
+  /// `products`.
+  AttentionArea<T> carve(Shape shape, Carver& products, Carver& others) const;
   /// Fills `area` from the normed input.
   void forward(UnitView unit, Shape shape, T const* normed, AttentionArea<T> const& area,
                device::Stream& stream) const;
+  /// Fills the part of `area` that `others` holds.
+  void recompute(UnitView unit, Shape shape, AttentionArea<T> const& area,
+                 device::Stream& stream) const;
   /// out [rows, C]: the output projection of the heads' outputs.
   void project(UnitView unit, Shape shape, AttentionArea<T> const& area, T* out,
                device::Stream& stream) const;
@@ -52,21 +61,33 @@ class AttentionLayer {
     T* q;
     T* k;
     T* v;
-    std::int64_t q_stride, kv_stride;
+    std::int64_t q_stride, k_stride, v_stride;
   };
   struct Temporaries {
     T* dheads_out;
     T* dqkv;
+    T* dqk;  // null where heads are not normed
     float* sum;
   };
-  Heads heads(T* qkv, std::int64_t rows) const;
+  struct HeadNorms {
+    std::int64_t q_weight, k_weight;
+    float eps;
+  };
+  Heads products(T* qkv, std::int64_t rows) const;
+  Heads heads(T* qkv, T* qk, std::int64_t rows) const;
+  void norm_heads(UnitView unit, Shape shape, AttentionArea<T> const& area,
+                  device::Stream& stream) const;
+  void norm_heads_backward(UnitView unit, Shape shape, AttentionArea<T> const& area,
+                           Temporaries const& temporary, device::Stream& stream) const;
   ops::AttentionForward<T> attention(Shape shape, AttentionArea<T> const& area) const;
   Temporaries carve_backward(Shape shape, Carver& carver) const;
   void rotate(Shape shape, Heads const& heads, bool forward, device::Stream& stream) const;
 
   std::int64_t heads_, kv_heads_, head_dim_;
   float scale_;
+  std::int64_t window_;
   RotaryTable const& rotary_;
+  std::optional<HeadNorms> norms_;
   std::vector<Linear<T>> inputs_;  // one for q|k|v, or three
   Linear<T> output_;
 };

@@ -13,7 +13,7 @@ Block<T>::Block(ModelConfig const& config, shard::FlatLayout const& layout, std:
       attention_norm_(config, layout, block_names(config.family, layer).attention_norm),
       attention_(config, layout, layer, rotary),
       mlp_norm_(config, layout, block_names(config.family, layer).mlp_norm),
-      mlp_(config, layout, layer) {}
+      feed_forward_(make_feed_forward<T>(config, layout, layer)) {}
 
 template <class T>
 BlockArea<T> Block<T>::carve(Shape shape, Keep keep, Carver& kept, Carver& rest) const {
@@ -23,12 +23,11 @@ BlockArea<T> Block<T>::carve(Shape shape, Keep keep, Carver& kept, Carver& rest)
   BlockArea<T> area;
   area.normed = others.take<T>(rows * width_);
   area.statistics = {others.take<float>(rows), others.take<float>(rows)};
-  area.attention = attention_.carve(shape, products);
+  area.attention = attention_.carve(shape, products, others);
   area.middle = products.take<T>(rows * width_);
   area.middle_normed = others.take<T>(rows * width_);
   area.middle_statistics = {others.take<float>(rows), others.take<float>(rows)};
-  area.mlp = mlp_.carve(rows, products);
-  area.activated = others.take<T>(rows * mlp_.width());
+  area.feed_forward = feed_forward_->carve(rows, {products, others, rest});
   return area;
 }
 
@@ -41,10 +40,9 @@ void Block<T>::forward(UnitView unit, Shape shape, T const* x, T* x_out, BlockAr
   attention_.project(unit, shape, area.attention, area.middle, stream);
   ops::add(rows * width_, x, area.middle, area.middle, stream);
   mlp_norm_.forward(unit, rows, area.middle, area.middle_normed, area.middle_statistics, stream);
-  mlp_.forward(unit, rows, area.middle_normed, area.mlp, stream);
-  mlp_.activate(rows, area.mlp, area.activated, stream);
+  feed_forward_->forward(unit, rows, area.middle_normed, area.feed_forward, stream);
   if (x_out == nullptr) return;
-  mlp_.project(unit, rows, area.activated, x_out, stream);
+  feed_forward_->project(unit, rows, area.feed_forward, x_out, stream);
   ops::add<T>(rows * width_, area.middle, x_out, x_out, stream);
 }
 
@@ -55,8 +53,9 @@ void Block<T>::recompute(UnitView unit, Shape shape, Keep keep, T const* x,
   if (keep == Keep::everything) return;
   if (keep == Keep::nothing) return forward(unit, shape, x, nullptr, area, stream);
   attention_norm_.forward(unit, rows, x, area.normed, area.statistics, stream);
+  attention_.recompute(unit, shape, area.attention, stream);
   mlp_norm_.forward(unit, rows, area.middle, area.middle_normed, area.middle_statistics, stream);
-  mlp_.activate(rows, area.mlp, area.activated, stream);
+  feed_forward_->recompute(rows, area.middle_normed, area.feed_forward, stream);
 }
 
 template <class T>
@@ -65,8 +64,8 @@ void Block<T>::backward(UnitView unit, Shape shape, T const* x, BlockArea<T> con
   std::int64_t const rows = shape.rows();
   T* const dnormed = carver.take<T>(rows * width_);
   std::size_t const mark = carver.mark();
-  mlp_.backward(unit, rows, {area.middle_normed, area.mlp, area.activated}, dx, dnormed, carver,
-                stream);
+  feed_forward_->backward(unit, rows, area.middle_normed, area.feed_forward, {dx, dnormed}, carver,
+                          stream);
   mlp_norm_.backward(unit, rows, area.middle, area.middle_statistics, dnormed, dx, Target::add,
                      stream);
   carver.rewind(mark);
@@ -78,7 +77,7 @@ template <class T>
 void Block<T>::count_backward(Shape shape, Carver& carver) const {
   carver.take<T>(shape.rows() * width_);
   std::size_t const mark = carver.mark();
-  mlp_.count_backward(shape.rows(), carver);
+  feed_forward_->count_backward(shape.rows(), carver);
   carver.rewind(mark);
   attention_.count_backward(shape, carver);
 }
@@ -86,14 +85,14 @@ void Block<T>::count_backward(Shape shape, Carver& carver) const {
 template <class T>
 std::size_t Block<T>::scratch_bytes(Shape shape, int threads) const {
   return std::max(attention_.scratch_bytes(shape, threads),
-                  mlp_.scratch_bytes(shape.rows(), threads));
+                  feed_forward_->scratch_bytes(shape.rows(), threads));
 }
 
 template <class T>
 std::vector<shard::Range> Block<T>::set_ranges() const {
   std::vector<shard::Range> ranges;
   attention_.append_set_ranges(ranges);
-  mlp_.append_set_ranges(ranges);
+  feed_forward_->append_set_ranges(ranges);
   return ranges;
 }
 

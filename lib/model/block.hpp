@@ -1,15 +1,17 @@
-// One transformer block: x1 = x + attention(norm(x)), x_out = x1 + mlp(norm(x1)).
+// One transformer block: x1 = x + attention(norm(x)), x_out = x1 + feed_forward(norm(x1)).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "lib/device/stream.hpp"
 #include "lib/model/attention.hpp"
 #include "lib/model/carver.hpp"
 #include "lib/model/decoder.hpp"
-#include "lib/model/mlp.hpp"
+#include "lib/model/feed_forward.hpp"
 #include "lib/model/norm.hpp"
 
 namespace spillway::model {
@@ -23,8 +25,7 @@ struct BlockArea {
   T* middle = nullptr;  // x1, [rows, C]
   T* middle_normed = nullptr;
   NormStatistics middle_statistics;
-  MlpArea<T> mlp;
-  T* activated = nullptr;  // [rows, I]
+  FeedForwardArea<T> feed_forward;
 };
 
 template <class T>
@@ -46,6 +47,10 @@ class Block {
   /// dx: gradient of x_out in, of x out. Takes temporaries from `carver`.
   void backward(UnitView unit, Shape shape, T const* x, BlockArea<T> const& area, T* dx,
                 Carver& carver, device::Stream& stream) const;
+  /// Adds how often each expert was chosen, and the sums of their probabilities.
+  void add_loads(BlockArea<T> const& area, std::span<double> loads) const {
+    feed_forward_->add_loads(area.feed_forward, loads);
+  }
   /// Carves the temporaries of `backward`, to count them.
   void count_backward(Shape shape, Carver& carver) const;
   std::size_t scratch_bytes(Shape shape, int threads) const;
@@ -57,7 +62,7 @@ class Block {
   NormLayer<T> attention_norm_;
   AttentionLayer<T> attention_;
   NormLayer<T> mlp_norm_;
-  MlpLayer<T> mlp_;
+  std::unique_ptr<FeedForward<T>> feed_forward_;
 };
 
 }  // namespace spillway::model

@@ -45,11 +45,13 @@ class TypedDecoder : public Decoder {
         tied_(spec.config.tied_head),
         rotary_(spec.config, max_T),
         head_(spec) {
-    ModelNames const names = model_names(spec.config.family);
+    ModelNames const& names = model_names(spec.config.family);
     shard::FlatLayout const embedding = spec.layout(UnitId{0});
     token_table_ = embedding.find(names.token_embedding + ".weight").range.begin;
     if (spec.config.positions == Positions::learned)
       position_table_ = embedding.find(names.position_embedding + ".weight").range.begin;
+    expert_loads_.resize(static_cast<std::size_t>(2 * spec.config.experts));
+    balance_gradient_.resize(static_cast<std::size_t>(spec.config.experts));
     for (std::int64_t layer = 0; layer < spec.config.layers; ++layer)
       blocks_.emplace_back(spec.config, spec.layout(UnitId{narrow<int>(layer + 1)}), layer,
                            rotary_);
@@ -125,6 +127,7 @@ class TypedDecoder : public Decoder {
     BlockArea<T> const area = block.carve(shape, keep, keeper, carver);
     std::int64_t const count = shape.rows() * width_;
     block.forward(unit, shape, as<T>(x, count), as<T>(x_out, count), area, stream);
+    block.add_loads(area, expert_loads_);
   }
 
   void block_backward(int layer, UnitView unit, Shape shape, Keep keep,
@@ -136,11 +139,15 @@ class TypedDecoder : public Decoder {
     Block<T> const& block = blocks_.at(static_cast<std::size_t>(layer));
     // What is kept is only read: recompute writes into the workspace's part of the area.
     Carver keeper({const_cast<std::byte*>(kept.data()), kept.size()}), carver(workspace);
-    BlockArea<T> const area = block.carve(shape, keep, keeper, carver);
+    BlockArea<T> area = block.carve(shape, keep, keeper, carver);
+    area.feed_forward.balance_gradient = balance_gradient_.data();
     std::int64_t const count = shape.rows() * width_;
     block.recompute(unit, shape, keep, as<T>(x, count), area, stream);
     block.backward(unit, shape, as<T>(x, count), area, as<T>(dx, count), carver, stream);
   }
+
+  std::span<double> expert_loads() override { return expert_loads_; }
+  std::span<float> balance_gradient() override { return balance_gradient_; }
 
   LossSum head(UnitView head, UnitView embedding, Tokens tokens, Shape shape, float scale,
                std::span<std::byte const> x, std::span<std::byte> dx_out,
@@ -175,6 +182,8 @@ class TypedDecoder : public Decoder {
   std::int64_t position_table_ = -1;
   RotaryTable rotary_;
   std::vector<Block<T>> blocks_;
+  std::vector<double> expert_loads_;
+  std::vector<float> balance_gradient_;
   Head<T> head_;
 };
 

@@ -1,6 +1,6 @@
-// A GPT-2 or Llama decoder with explicit forward and backward, unit by unit.
-// B sequences, T positions, C hidden size, V vocabulary. Activations are [B*T, C] of the compute
-// type.
+// A decoder, composed of the parts that its configuration names, with explicit forward and
+// backward, unit by unit. B sequences, T positions, C hidden size, V vocabulary. Activations are
+// [B*T, C] of the compute type.
 #pragma once
 
 #include <cstddef>
@@ -75,6 +75,12 @@ class Decoder {
   virtual void block_backward(int layer, UnitView block, Shape, Keep, std::span<std::byte const> x,
                               std::span<std::byte> dx, std::span<std::byte const> kept,
                               std::span<std::byte> workspace, device::Stream&) = 0;
+  /// Of models with experts, else empty: [2, experts], how often each was chosen, then the sums of
+  /// their probabilities. block_forward adds to them; the caller clears them.
+  virtual std::span<double> expert_loads() = 0;
+  /// [experts]: what block_backward adds to the gradient of each position's probabilities. 0 until
+  /// the caller sets it.
+  virtual std::span<float> balance_gradient() = 0;
   /// Final norm, head and cross entropy, forward and backward in one go; logits of a few rows at a
   /// time only. dx_out = gradient of `scale` * loss sum. With a tied head `embedding` holds the
   /// head's weight (and its gradient); else it is ignored. Where `dx_out` is empty only the loss is

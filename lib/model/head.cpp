@@ -17,7 +17,7 @@ constexpr std::int64_t kLeastColumns = 512, kGrain = 64;
 UnitId head_unit(ModelSpec const& spec) { return UnitId{narrow<int>(spec.units.size() - 1)}; }
 
 LinearPlace find_projection(ModelSpec const& spec) {
-  ModelNames const names = model_names(spec.config.family);
+  ModelNames const& names = model_names(spec.config.family);
   shard::FlatLayout const layout = spec.layout(spec.config.tied_head ? UnitId{0} : head_unit(spec));
   return find_linear(layout, spec.config.tied_head ? names.token_embedding : names.head,
                      WeightOrder::out_in, false);

@@ -93,6 +93,16 @@ Linear<T> Linear<T>::outputs(std::int64_t first, std::int64_t count) const {
 
 template <class T>
 std::size_t Linear<T>::scratch_bytes(std::int64_t rows, int threads) const {
+  return most_scratch(rows, threads, ops::matmul_scratch_bytes);
+}
+
+template <class T>
+std::size_t Linear<T>::scratch_bound(std::int64_t rows, int threads) const {
+  return most_scratch(rows, threads, ops::matmul_scratch_bound);
+}
+
+template <class T>
+std::size_t Linear<T>::most_scratch(std::int64_t rows, int threads, Count count) const {
   ops::Matrix plain{nullptr, dtype_of<T>, false, 0};
   ops::Matrix turned{nullptr, dtype_of<T>, true, 0};
   bool const in_out = place_.order == WeightOrder::in_out;
@@ -107,13 +117,13 @@ std::size_t Linear<T>::scratch_bytes(std::int64_t rows, int threads) const {
   ops::MatmulArgs input = product(rows, place_.in, place_.out);
   input.a = plain;
   input.b = in_out ? turned : plain;
-  std::size_t bytes = ops::matmul_scratch_bytes(weights, threads);
+  std::size_t bytes = count(weights, threads);
   for (DType const type : {DType::f32, dtype_of<T>}) {
     for (auto args : {forward, input}) {
       args.c_type = type;
-      bytes = std::max(bytes, ops::matmul_scratch_bytes(args, threads));
+      bytes = std::max(bytes, count(args, threads));
       args.accumulate = type == DType::f32;
-      bytes = std::max(bytes, ops::matmul_scratch_bytes(args, threads));
+      bytes = std::max(bytes, count(args, threads));
     }
   }
   return bytes;

@@ -50,10 +50,15 @@ class Linear {
   void backward_input(UnitView unit, std::int64_t rows, T const* dy, Out* dx, bool accumulate,
                       device::Stream& stream) const;
   std::size_t scratch_bytes(std::int64_t rows, int threads) const;
+  /// Enough for any number of rows up to `rows`.
+  std::size_t scratch_bound(std::int64_t rows, int threads) const;
   /// The layer of `count` of the outputs; for weights [out, in] without bias.
   Linear outputs(std::int64_t first, std::int64_t count) const;
 
  private:
+  using Count = std::size_t (*)(ops::MatmulArgs const&, int threads);
+  /// The most that any of the layer's products takes, as `count` says.
+  std::size_t most_scratch(std::int64_t rows, int threads, Count count) const;
   ops::Matrix weight_matrix(UnitView unit, bool transposed) const;
 
   LinearPlace place_;

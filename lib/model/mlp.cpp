@@ -21,10 +21,11 @@ MlpLayer<T>::MlpLayer(ModelConfig const& config, shard::FlatLayout const& layout
 }
 
 template <class T>
-MlpArea<T> MlpLayer<T>::carve(std::int64_t rows, Carver& carver) const {
-  MlpArea<T> area;
-  if (gate_) area.gate = carver.take<T>(rows * width());
-  area.up = carver.take<T>(rows * width());
+FeedForwardArea<T> MlpLayer<T>::carve(std::int64_t rows, AreaCarvers carvers) const {
+  FeedForwardArea<T> area;
+  if (gate_) area.gate = carvers.products.take<T>(rows * width());
+  area.up = carvers.products.take<T>(rows * width());
+  area.activated = carvers.others.take<T>(rows * width());
   return area;
 }
 
@@ -41,46 +42,48 @@ auto MlpLayer<T>::carve_backward(std::int64_t rows, Carver& carver) const -> Tem
 }
 
 template <class T>
-void MlpLayer<T>::forward(UnitView unit, std::int64_t rows, T const* normed, MlpArea<T> const& area,
-                          device::Stream& stream) const {
+void MlpLayer<T>::forward(UnitView unit, std::int64_t rows, T const* normed,
+                          FeedForwardArea<T> const& area, device::Stream& stream) const {
   if (gate_) gate_->forward(unit, rows, normed, area.gate, stream);
   up_.forward(unit, rows, normed, area.up, stream);
+  recompute(rows, normed, area, stream);
 }
 
 template <class T>
-void MlpLayer<T>::activate(std::int64_t rows, MlpArea<T> const& area, T* activated,
-                           device::Stream& stream) const {
+void MlpLayer<T>::recompute(std::int64_t rows, T const*, FeedForwardArea<T> const& area,
+                            device::Stream& stream) const {
   if (gate_) {
-    ops::swiglu_forward(rows * width(), area.gate, area.up, activated, stream);
+    ops::swiglu_forward(rows * width(), area.gate, area.up, area.activated, stream);
   } else {
-    ops::gelu_forward(rows * width(), area.up, activated, stream);
+    ops::gelu_forward(rows * width(), area.up, area.activated, stream);
   }
 }
 
 template <class T>
-void MlpLayer<T>::project(UnitView unit, std::int64_t rows, T const* activated, T* out,
+void MlpLayer<T>::project(UnitView unit, std::int64_t rows, FeedForwardArea<T> const& area, T* out,
                           device::Stream& stream) const {
-  down_.forward(unit, rows, activated, out, stream);
+  down_.forward(unit, rows, area.activated, out, stream);
 }
 
 template <class T>
-void MlpLayer<T>::backward(UnitView unit, std::int64_t rows, Saved const& saved, T const* dout,
-                           T* dnormed, Carver& carver, device::Stream& stream) const {
+void MlpLayer<T>::backward(UnitView unit, std::int64_t rows, T const* normed,
+                           FeedForwardArea<T> const& area, Gradients gradients, Carver& carver,
+                           device::Stream& stream) const {
   Temporaries const temporary = carve_backward(rows, carver);
-  down_.backward_weights(unit, rows, saved.activated, dout, stream);
-  down_.backward_input(unit, rows, dout, temporary.dactivated, false, stream);
+  down_.backward_weights(unit, rows, area.activated, gradients.dout, stream);
+  down_.backward_input(unit, rows, gradients.dout, temporary.dactivated, false, stream);
   if (!gate_) {
-    ops::gelu_backward(rows * width(), saved.area.up, temporary.dactivated, temporary.dup, stream);
-    up_.backward_weights(unit, rows, saved.normed, temporary.dup, stream);
-    up_.backward_input(unit, rows, temporary.dup, dnormed, false, stream);
+    ops::gelu_backward(rows * width(), area.up, temporary.dactivated, temporary.dup, stream);
+    up_.backward_weights(unit, rows, normed, temporary.dup, stream);
+    up_.backward_input(unit, rows, temporary.dup, gradients.dnormed, false, stream);
     return;
   }
-  ops::swiglu_backward(rows * width(), saved.area.gate, saved.area.up, temporary.dactivated,
-                       temporary.dgate, temporary.dup, stream);
-  gate_->backward_weights(unit, rows, saved.normed, temporary.dgate, stream);
-  up_.backward_weights(unit, rows, saved.normed, temporary.dup, stream);
+  ops::swiglu_backward(rows * width(), area.gate, area.up, temporary.dactivated, temporary.dgate,
+                       temporary.dup, stream);
+  gate_->backward_weights(unit, rows, normed, temporary.dgate, stream);
+  up_.backward_weights(unit, rows, normed, temporary.dup, stream);
   std::array<InputTerm<T>, 2> const terms{{{&*gate_, temporary.dgate}, {&up_, temporary.dup}}};
-  backward_inputs<T>(unit, rows, terms, dnormed, temporary.sum, stream);
+  backward_inputs<T>(unit, rows, terms, gradients.dnormed, temporary.sum, stream);
 }
 
 template <class T>

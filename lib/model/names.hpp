@@ -8,13 +8,22 @@
 
 namespace spillway::model {
 
-/// Modules of one block. GPT-2 has one `qkv`, Llama `q`, `k`, `v`; `gate` is Llama's only.
+/// Modules of one block. GPT-2 has one `qkv`, the others `q`, `k`, `v` and `gate`.
 struct BlockNames {
   std::string attention_norm;
   std::string qkv;
   std::string q, k, v;
+  std::string q_norm, k_norm;
   std::string out;
   std::string mlp_norm;
+  std::string router;
+  std::string gate;
+  std::string up;
+  std::string down;
+};
+
+/// Modules of one expert.
+struct ExpertNames {
   std::string gate;
   std::string up;
   std::string down;
@@ -28,7 +37,8 @@ struct ModelNames {
   std::string head;
 };
 
-ModelNames model_names(Family family);
+ModelNames const& model_names(Family family);
 BlockNames block_names(Family family, std::int64_t layer);
+ExpertNames expert_names(Family family, std::int64_t layer, std::int64_t expert);
 
 }  // namespace spillway::model

@@ -22,6 +22,7 @@ class UnitBuilder {
     add(module + ".weight", {config_.hidden_size}, 1, 0);
     if (config_.norm == Norm::layer) add(module + ".bias", {config_.hidden_size}, 0, 0);
   }
+  void head_norm(std::string const& module) { add(module + ".weight", {config_.head_dim}, 1, 0); }
   void weight(std::string const& module, std::int64_t in, std::int64_t out, double std) {
     bool const in_out = config_.weight_order == WeightOrder::in_out;
     add(module + ".weight", in_out ? std::vector{in, out} : std::vector{out, in}, 0, std);
@@ -32,12 +33,21 @@ class UnitBuilder {
     weight(module, in, out, std);
     if (has_bias) bias(module, out);
   }
+  /// Of the tensors so far that are added after `first`.
+  void use(std::size_t first, double share) {
+    for (std::size_t i = first; i < unit_.tensors.size(); ++i) unit_.tensors[i].use = share;
+  }
+  std::size_t size() const { return unit_.tensors.size(); }
   void alias(std::string name) { unit_.tensors.back().aliases.push_back(std::move(name)); }
   UnitSpec take() { return std::move(unit_); }
 
  private:
   void add(std::string name, std::vector<std::int64_t> shape, double mean, double std) {
-    TensorSpec tensor{std::move(name), std::move(shape), mean, std, false, {}};
+    TensorSpec tensor{.name = std::move(name),
+                      .shape = std::move(shape),
+                      .init_mean = mean,
+                      .init_std = std,
+                      .aliases = {}};
     tensor.decay = tensor.shape.size() >= 2;
     std::string const prefix = model_names(config_.family).prefix;
     if (tensor.name.starts_with(prefix))
@@ -50,13 +60,29 @@ class UnitBuilder {
 };
 
 UnitSpec embedding_unit(ModelConfig const& config) {
-  ModelNames const names = model_names(config.family);
+  ModelNames const& names = model_names(config.family);
   UnitBuilder unit(config, "embedding");
   unit.table(names.token_embedding, config.vocab_size);
   if (config.tied_head) unit.alias(names.head + ".weight");
   if (config.positions == Positions::learned)
     unit.table(names.position_embedding, config.max_positions);
   return unit.take();
+}
+
+/// Gate and up beside each other: one matrix product where no padding lies between.
+void add_experts(ModelConfig const& config, std::int64_t layer, UnitBuilder& unit) {
+  std::int64_t const hidden = config.hidden_size, inner = config.intermediate_size;
+  double const std = config.initializer_range;
+  unit.weight(block_names(config.family, layer).router, hidden, config.experts, std);
+  std::size_t const first = unit.size();
+  for (std::int64_t expert = 0; expert < config.experts; ++expert) {
+    ExpertNames const names = expert_names(config.family, layer, expert);
+    unit.weight(names.gate, hidden, inner, std);
+    unit.weight(names.up, hidden, inner, std);
+    unit.weight(names.down, inner, hidden, std);
+  }
+  unit.use(first,
+           static_cast<double>(config.experts_per_token) / static_cast<double>(config.experts));
 }
 
 UnitSpec block_unit(ModelConfig const& config, std::int64_t layer) {
@@ -85,8 +111,16 @@ UnitSpec block_unit(ModelConfig const& config, std::int64_t layer) {
       unit.bias(names.v, keys);
     }
   }
+  if (config.head_norms) {
+    unit.head_norm(names.q_norm);
+    unit.head_norm(names.k_norm);
+  }
   unit.linear(names.out, queries, hidden, residual_std, config.out_bias);
   unit.norm(names.mlp_norm);
+  if (config.experts > 0) {
+    add_experts(config, layer, unit);
+    return unit.take();
+  }
   if (config.mlp == Mlp::gated_silu)
     unit.linear(names.gate, hidden, config.intermediate_size, std, config.mlp_bias);
   unit.linear(names.up, hidden, config.intermediate_size, std, config.mlp_bias);
@@ -95,7 +129,7 @@ UnitSpec block_unit(ModelConfig const& config, std::int64_t layer) {
 }
 
 UnitSpec head_unit(ModelConfig const& config) {
-  ModelNames const names = model_names(config.family);
+  ModelNames const& names = model_names(config.family);
   UnitBuilder unit(config, "head");
   unit.norm(names.final_norm);
   if (!config.tied_head) unit.table(names.head, config.vocab_size);
@@ -103,37 +137,6 @@ UnitSpec head_unit(ModelConfig const& config) {
 }
 
 }  // namespace
-
-ModelNames model_names(Family family) {
-  if (family == Family::gpt2)
-    return {"transformer.", "transformer.wte", "transformer.wpe", "transformer.ln_f", "lm_head"};
-  return {"model.", "model.embed_tokens", "", "model.norm", "lm_head"};
-}
-
-BlockNames block_names(Family family, std::int64_t layer) {
-  BlockNames names;
-  if (family == Family::gpt2) {
-    std::string const block = fmt::format("transformer.h.{}.", layer);
-    names.attention_norm = block + "ln_1";
-    names.qkv = block + "attn.c_attn";
-    names.out = block + "attn.c_proj";
-    names.mlp_norm = block + "ln_2";
-    names.up = block + "mlp.c_fc";
-    names.down = block + "mlp.c_proj";
-    return names;
-  }
-  std::string const block = fmt::format("model.layers.{}.", layer);
-  names.attention_norm = block + "input_layernorm";
-  names.q = block + "self_attn.q_proj";
-  names.k = block + "self_attn.k_proj";
-  names.v = block + "self_attn.v_proj";
-  names.out = block + "self_attn.o_proj";
-  names.mlp_norm = block + "post_attention_layernorm";
-  names.gate = block + "mlp.gate_proj";
-  names.up = block + "mlp.up_proj";
-  names.down = block + "mlp.down_proj";
-  return names;
-}
 
 std::vector<std::string> accepted_names(TensorSpec const& tensor) {
   std::vector<std::string> names{tensor.name};
@@ -154,8 +157,13 @@ ModelSpec make_spec(ModelConfig config) {
   for (std::int64_t layer = 0; layer < config.layers; ++layer)
     spec.units.push_back(block_unit(config, layer));
   spec.units.push_back(head_unit(config));
+  double used = 0;
   for (auto const& unit : spec.units)
-    for (auto const& tensor : unit.tensors) spec.parameters += shard::element_count(tensor.shape);
+    for (auto const& tensor : unit.tensors) {
+      spec.parameters += shard::element_count(tensor.shape);
+      used += tensor.use * static_cast<double>(shard::element_count(tensor.shape));
+    }
+  spec.parameters_per_token = std::llround(used);
   spec.config = std::move(config);
   return spec;
 }

@@ -90,4 +90,14 @@ std::size_t matmul_scratch_bytes(MatmulArgs const& args, int threads) {
   return 0;
 }
 
+std::size_t matmul_scratch_bound(MatmulArgs const& args, int threads) {
+  int const team = threads > 0 ? threads : detail::all_processors();
+  switch (detail::choose_matmul_path(args.a.type)) {
+    case detail::MatmulPath::sgemm: break;
+    case detail::MatmulPath::bf16_blocks: return detail::matmul_blocks_scratch_bound(team);
+    case detail::MatmulPath::tiles: return detail::matmul_tiles_scratch_bound(args, team);
+  }
+  return 0;
+}
+
 }  // namespace spillway::ops

@@ -37,4 +37,7 @@ void matmul(MatmulArgs const& args, device::Stream& stream);
 /// shapes and types; with bf16 some MiB a thread.
 std::size_t matmul_scratch_bytes(MatmulArgs const& args, int threads = 0);
 
+/// Enough for these products with any smaller M or K too.
+std::size_t matmul_scratch_bound(MatmulArgs const& args, int threads = 0);
+
 }  // namespace spillway::ops

@@ -182,6 +182,10 @@ std::size_t matmul_blocks_scratch_bytes(MatmulArgs const& args, int threads) {
   return buffer_bytes(Blocks(args.M, args.N, threads)) * static_cast<std::size_t>(threads);
 }
 
+std::size_t matmul_blocks_scratch_bound(int threads) {
+  return buffer_bytes(Blocks(kMostM, kMostN, 1)) * static_cast<std::size_t>(threads);
+}
+
 void matmul_bf16_blocks(MatmulArgs const& args, device::Stream& stream, Isa isa) {
   int const threads = stream.threads();
   Blocks const blocks(args.M, args.N, threads);

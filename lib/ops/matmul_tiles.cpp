@@ -312,6 +312,22 @@ std::size_t matmul_tiles_scratch_bytes(MatmulArgs const& args, int threads) {
   return buffer_bytes(args, Split(args, threads)) * static_cast<std::size_t>(threads);
 }
 
+std::size_t matmul_tiles_scratch_bound(MatmulArgs const& args, int threads) {
+  int const parts = args.a.type == DType::f32 ? kFloatParts : 1;
+  std::int64_t const rows = std::min(round_up(args.M, kStripRows), kMostRows);
+  std::int64_t const depth =
+      std::min(round_up(args.K, kPairTileK), round_up(kMostK / parts, kPairTileK));
+  std::int64_t const columns = round_up(args.N, kStripRows);
+  // Panels of one part are rounded up to whole ones.
+  std::int64_t const panels = std::min(columns * depth, kPanelsElements + kStripRows * depth);
+  bool const whole = args.K > depth && args.c_type == DType::bf16;
+  std::size_t const one =
+      scratch_bytes<bf16>(parts * rows * depth) + scratch_bytes<bf16>(parts * panels) +
+      scratch_bytes<bf16>(split_room(depth)) +
+      scratch_bytes<float>(whole ? rows * columns : kStripRows * kGroup * kStripRows);
+  return one * static_cast<std::size_t>(threads);
+}
+
 void matmul_tiles(MatmulArgs const& args, device::Stream& stream, TileUnit unit) {
   expect(unit != TileUnit::none && unit <= best_tile_unit(), "the processor has the tile unit");
   expect(unit == TileUnit::amx || args.a.type == DType::bf16, "fp32 numbers in parts need AMX");

@@ -9,6 +9,7 @@
 #include "lib/core/error.hpp"
 #include "lib/core/numeric.hpp"
 #include "lib/device/for_each.hpp"
+#include "lib/train/balance.hpp"
 
 namespace spillway::train {
 namespace {
@@ -116,6 +117,7 @@ void Engine::run_forward(Op const& op, std::span<model::Tokens const> wave) {
   auto const unit = view(op.fetch, op.unit);
   set_phase("forward", op.unit);
   auto const level = static_cast<std::size_t>(op.unit.get());
+  if (op.kind == OpKind::embed) std::ranges::fill(parts_.decoder.expert_loads(), 0.0);
   for (std::size_t micro = 0; micro < wave.size(); ++micro) {
     if (op.kind == OpKind::embed) {
       parts_.decoder.embed_forward(unit, wave[micro], options_.micro, memory_->boundary(0, micro),
@@ -262,6 +264,7 @@ StepResult Engine::step(std::span<model::Tokens const> micro_batches, double lr)
   for (double part : parts_.comm.all_gather_values({&targets, 1})) all_targets += part;
   scale_ = all_targets > 0 ? static_cast<float>(1.0 / all_targets) : 0.0f;
   sum_ = {};
+  aux_loss_ = 0;
   squares_.assign(parts_.spec.units.size(), 0.0);
 
   Schedule const& schedule = train_[pending_.has_value()];
@@ -272,7 +275,12 @@ StepResult Engine::step(std::span<model::Tokens const> micro_batches, double lr)
     switch (op.kind) {
       case OpKind::embed:
       case OpKind::block: run_forward(op, wave); break;
-      case OpKind::head: run_head(op, wave, true); break;
+      case OpKind::head:
+        aux_loss_ += balance_experts(parts_.spec.config, parts_.decoder, parts_.comm,
+                                     options_.micro.rows() * options_.micro_batches) /
+                     options_.waves;
+        run_head(op, wave, true);
+        break;
       case OpKind::block_backward: run_block_backward(op); break;
       case OpKind::embed_backward: run_embed_backward(op, wave); break;
       case OpKind::flush: break;
@@ -283,6 +291,7 @@ StepResult Engine::step(std::span<model::Tokens const> micro_batches, double lr)
 
   StepResult result;
   result.targets = static_cast<std::int64_t>(all_targets);
+  if (parts_.spec.config.experts > 0) result.aux_loss = aux_loss_;
   finish_step(result, lr);
   return result;
 }

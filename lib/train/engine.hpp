@@ -51,6 +51,8 @@ struct Progress {
 struct StepResult {
   double loss = 0;  // mean over all ranks' targets
   double grad_norm = 0;
+  std::optional<double>
+      aux_loss;  // of models with experts: their load balance, without coefficient
   std::int64_t targets = 0;
   bool skipped = false;  // not finite: no rank updates
 };
@@ -115,6 +117,7 @@ class Engine {
   // Of the step under way.
   model::LossSum sum_;
   float scale_ = 0;
+  double aux_loss_ = 0;
   std::vector<double> squares_;  // of each unit's gradient shard
 };
 

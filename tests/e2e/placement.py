@@ -4,13 +4,13 @@ import support
 
 
 class Placement(support.EndToEnd):
-    def compare(self, variants, ranks, **common):
+    def compare(self, variants, ranks, keys=("loss", "grad_norm", "lr", "tokens"), **common):
         """Each variant of the options gives metrics and final weights of the first, exactly."""
         reference = None
         for name, changes in variants.items():
             run = f"{name}-{ranks}"
             self.train(self.options(run, **{**common, **changes}), ranks=ranks)
-            found = support.series(self.here / run, "loss", "grad_norm", "lr", "tokens")
+            found = support.series(self.here / run, *keys)
             self.assertEqual(len(found), 6)
             if reference is None:
                 reference = run, found
@@ -48,6 +48,21 @@ class Placement(support.EndToEnd):
         self.compare(
             {name: places[name] for name in ("memory", "disk")}, ranks=3, train__global_batch=3
         )
+
+    def test_experts_are_the_same_wherever_state_lives_and_however_much_is_recomputed(self):
+        support.mixtral_config(self.here / "config.json")
+        places = self.places()
+        variants = {name: places[name] for name in ("memory", "disk", "disk-by-threads")}
+        for mode in ("none", "selective", "full"):
+            variants[mode] = {**places["memory"], "train__recompute": mode}
+        for dtype in ("fp32", "bf16"):
+            with self.subTest(dtype):
+                self.compare(
+                    {f"{dtype}-{name}": changes for name, changes in variants.items()},
+                    ranks=2,
+                    keys=("loss", "grad_norm", "aux_loss", "lr", "tokens"),
+                    model__dtype=dtype,
+                )
 
     def test_recomputing_is_the_same_as_keeping(self):
         modes = {mode: {"train__recompute": mode} for mode in ("none", "selective", "full", "auto")}

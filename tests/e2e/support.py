@@ -241,6 +241,23 @@ def llama_config(path, **changes):
     return path
 
 
+def mixtral_config(path, **changes):
+    """config.json of a small mixture of experts whose balance is trained on."""
+    return llama_config(
+        path,
+        **{
+            "model_type": "mixtral",
+            "architectures": ["MixtralForCausalLM"],
+            "num_local_experts": 5,
+            "num_experts_per_tok": 2,
+            "output_router_logits": True,
+            "router_aux_loss_coef": 0.02,
+            "initializer_range": 0.1,
+            **changes,
+        },
+    )
+
+
 class EndToEnd(unittest.TestCase):
     """A test case with a directory of its own that goes away."""
 

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "lib/model/balance.hpp"
+
 namespace spillway::test {
 namespace {
 
@@ -96,7 +98,19 @@ void ResidentModel::zero_gradients() {
   for (auto& unit : units_) std::fill(unit.gradient.begin(), unit.gradient.end(), 0.0f);
 }
 
+void ResidentModel::balance(float scale) {
+  auto const sums = decoder_->expert_loads();
+  if (sums.empty()) return;
+  double const rows = static_cast<double>(options_.shape.rows());
+  model::ExpertLoads const loads{sums, rows * static_cast<double>(spec_.config.layers)};
+  balance_loss_ = model::balance_loss(loads);
+  model::balance_gradient(loads,
+                          static_cast<double>(scale) * rows * spec_.config.balance_coefficient,
+                          decoder_->balance_gradient());
+}
+
 void ResidentModel::forward(model::Tokens tokens) {
+  std::ranges::fill(decoder_->expert_loads(), 0.0);
   poison(boundaries_[0]);
   decoder_->embed_forward(view(0, false), tokens, options_.shape, boundaries_[0], *stream_);
   for (std::size_t layer = 0; layer + 1 < boundaries_.size(); ++layer) {
@@ -110,6 +124,7 @@ void ResidentModel::forward(model::Tokens tokens) {
 
 model::LossSum ResidentModel::forward_backward(model::Tokens tokens, float scale) {
   forward(tokens);
+  balance(scale);
   poison(dx_);
   std::size_t const head = units_.size() - 1;
   auto const sum = decoder_->head(view(head, true), view(0, true), tokens, options_.shape, scale,

@@ -32,7 +32,7 @@ class ResidentModel {
   model::ModelSpec const& spec() const { return spec_; }
 
   void zero_gradients();
-  /// Adds the gradient of scale * loss sum.
+  /// Adds the gradient of scale * (loss sum + tokens * the coefficient's share of the balance).
   model::LossSum forward_backward(model::Tokens tokens, float scale);
   model::LossSum evaluate(model::Tokens tokens);
   /// [rows, V] of all rows, or of the rows from `first` on.
@@ -40,6 +40,9 @@ class ResidentModel {
   /// The last unit's input and its gradient after forward_backward, bytes of the compute type.
   std::vector<std::byte> const& boundary(std::size_t index) const { return boundaries_.at(index); }
   std::vector<std::byte> const& boundary_gradient() const { return dx_; }
+
+  /// Of the experts in the last forward_backward.
+  double balance_loss() const { return balance_loss_; }
 
   double gradient_norm();
   void update(ops::AdamwStep const& step);
@@ -59,6 +62,7 @@ class ResidentModel {
   Place find(std::string const& name) const;
   model::UnitView view(std::size_t unit, bool backward);
   void forward(model::Tokens tokens);
+  void balance(float scale);
   std::span<std::byte> poisoned_workspace();
 
   model::ModelSpec spec_;
@@ -70,6 +74,7 @@ class ResidentModel {
   std::vector<std::vector<std::byte>> boundaries_;  // inputs of the blocks, then of the head
   std::vector<std::vector<std::byte>> kept_;
   std::vector<std::byte> dx_;
+  double balance_loss_ = 0;
   std::vector<std::byte> workspace_;
 };
 

@@ -27,7 +27,9 @@ void matmul_tiles(MatmulArgs const& args, device::Stream& stream, TileUnit unit)
 void matmul_primitive(MatmulArgs const& args, device::Stream& stream);
 
 std::size_t matmul_blocks_scratch_bytes(MatmulArgs const& args, int threads);
+std::size_t matmul_blocks_scratch_bound(int threads);
 std::size_t matmul_tiles_scratch_bytes(MatmulArgs const& args, int threads);
+std::size_t matmul_tiles_scratch_bound(MatmulArgs const& args, int threads);
 std::size_t matmul_primitive_scratch_bytes(MatmulArgs const& args, int threads);
 
 /// Elements between the rows of a matrix as it is stored; `rows` and `columns` are those of the

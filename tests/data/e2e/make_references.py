@@ -1,10 +1,14 @@
 """Writes the reference runs that tests/e2e/oracle.py holds the program against.
 
-Needs torch, transformers, safetensors; run: python make_references.py (files go beside this
-script). Not part of the tests. Each folder holds config.json, model.safetensors (fp32), tokens.bin
-(uint16 without a header) and expected.json: ten AdamW steps in float64 over the contiguous token
-stream, read in order and from the start again.
+Needs torch, transformers, safetensors; run: python make_references.py [NAME ...] (files go
+beside this script). Not part of the tests. Each folder holds config.json, model.safetensors
+(fp32), tokens.bin (uint16 without a header) and expected.json: ten AdamW steps in float64 over the
+contiguous token stream, read in order and from the start again.
   losses, grad_norms   of each step, over all targets of the global batch; norms before clipping
+  aux_losses           of a mixture of experts: load_balancing_loss_func over the step's tokens; times
+                       router_aux_loss_coef it is trained on where output_router_logits is true
+  halves               aux_loss and grad_norm of the first step where each half of the batch has a
+                       balance of its own, and the step their mean
   final                per tensor after ten steps: L2 norm, and 16 elements evenly spaced
 Sequence i is tokens[i*T : i*T+T], its targets lie one further. AdamW: lr 1e-3, betas (0.9, 0.95),
 eps 1e-8, decoupled weight decay 0.1 on tensors of two or more dimensions, global norm clipped to 1,
@@ -13,12 +17,35 @@ tied weights counted once.
 
 import json
 import pathlib
+import sys
 
 import numpy
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
+from transformers.models.mixtral.modeling_mixtral import load_balancing_loss_func
 
 STEPS, BATCH = 10, 4
+# Weights larger than usual, so that routers decide clearly and every part of a model shows.
+TOKENS = dict(
+    bos_token_id=0,
+    eos_token_id=1,
+    pad_token_id=None,
+    max_position_embeddings=64,
+    initializer_range=0.1,
+)
 QUIET = dict(attn_pdrop=0, embd_pdrop=0, resid_pdrop=0, bos_token_id=0, eos_token_id=1)
 CASES = {
     # name: (type, configuration, sequence length, sequences in the file)
@@ -32,7 +59,7 @@ CASES = {
             n_head=4,
             n_inner=100,
             layer_norm_epsilon=1e-6,
-            **QUIET
+            **QUIET,
         ),
         24,
         10,
@@ -83,7 +110,121 @@ CASES = {
         20,
         13,
     ),
+    # a window shorter than the sequence
+    "mistral-window": (
+        MistralForCausalLM,
+        MistralConfig(
+            vocab_size=109,
+            hidden_size=40,
+            intermediate_size=84,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            sliding_window=11,
+            **TOKENS,
+        ),
+        28,
+        9,
+    ),
+    # a window in the upper layers only
+    "qwen2-upper": (
+        Qwen2ForCausalLM,
+        Qwen2Config(
+            vocab_size=113,
+            hidden_size=36,
+            intermediate_size=56,
+            num_hidden_layers=3,
+            num_attention_heads=6,
+            num_key_value_heads=3,
+            tie_word_embeddings=True,
+            use_sliding_window=True,
+            sliding_window=7,
+            max_window_layers=1,
+            **TOKENS,
+        ),
+        21,
+        11,
+    ),
+    "qwen3-biased": (
+        Qwen3ForCausalLM,
+        Qwen3Config(
+            vocab_size=97,
+            hidden_size=28,
+            intermediate_size=60,
+            num_hidden_layers=2,
+            num_attention_heads=3,
+            num_key_value_heads=1,
+            head_dim=18,
+            attention_bias=True,
+            **TOKENS,
+        ),
+        26,
+        9,
+    ),
+    "mixtral-three": (
+        MixtralForCausalLM,
+        MixtralConfig(
+            vocab_size=89,
+            hidden_size=36,
+            intermediate_size=44,
+            num_hidden_layers=2,
+            num_attention_heads=6,
+            num_key_value_heads=2,
+            num_local_experts=3,
+            num_experts_per_tok=2,
+            output_router_logits=True,
+            router_aux_loss_coef=0.05,
+            sliding_window=13,
+            **TOKENS,
+        ),
+        25,
+        10,
+    ),
+    # the balance is reported and not trained on
+    "mixtral-eight": (
+        MixtralForCausalLM,
+        MixtralConfig(
+            vocab_size=83,
+            hidden_size=32,
+            intermediate_size=24,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+            num_local_experts=8,
+            num_experts_per_tok=3,
+            tie_word_embeddings=True,
+            **TOKENS,
+        ),
+        24,
+        9,
+    ),
 }
+
+
+def as_saved(name, tensor):
+    """Names and tensors of a parameter in the file: Mixtral's experts are fused in memory only."""
+    if ".mlp.experts." not in name:
+        yield name.replace(".mlp.gate.", ".block_sparse_moe.gate."), tensor
+        return
+    stem = name.split(".mlp.experts.")[0] + ".block_sparse_moe.experts"
+    for expert in range(tensor.shape[0]):
+        if name.endswith("down_proj"):
+            yield f"{stem}.{expert}.w2.weight", tensor[expert]
+        else:
+            gate, up = tensor[expert].chunk(2, dim=0)
+            yield f"{stem}.{expert}.w1.weight", gate
+            yield f"{stem}.{expert}.w3.weight", up
+
+
+def losses_of(model, config, inputs, targets):
+    """Cross entropy, and of a mixture of experts the load-balancing loss, else None."""
+    experts = getattr(config, "num_local_experts", None)
+    result = model(input_ids=inputs, **({"output_router_logits": True} if experts else {}))
+    loss = torch.nn.functional.cross_entropy(result.logits.flatten(0, 1), targets.flatten())
+    if not experts:
+        return loss, None
+    balance = load_balancing_loss_func(result.router_logits, experts, config.num_experts_per_tok)
+    return loss, balance
 
 
 def batches(tokens, length, sequences):
@@ -94,6 +235,20 @@ def batches(tokens, length, sequences):
             [tokens[r * length + shift : (r + 1) * length + shift] for r in rows]
         )
         yield take(0), take(1)
+
+
+def step_of_halves(model, config, inputs, targets):
+    loss, _ = losses_of(model, config, inputs, targets)
+    half = BATCH // 2
+    parts = [
+        losses_of(model, config, inputs[rows], targets[rows])[1]
+        for rows in (slice(half), slice(half, None))
+    ]
+    balance = sum(parts) / 2
+    (loss + config.router_aux_loss_coef * balance).backward()
+    norm = torch.linalg.vector_norm(torch.stack([p.grad.norm() for p in model.parameters()]))
+    model.zero_grad()
+    return dict(aux_loss=balance.item(), grad_norm=norm.item())
 
 
 def sample(tensor):
@@ -109,6 +264,8 @@ def sample(tensor):
 def run(folder, model_type, config, length, sequences, seed):
     torch.manual_seed(seed)
     config._attn_implementation = "eager"
+    if hasattr(config, "num_local_experts"):
+        config._experts_implementation = "eager"
     model = model_type(config).float()
     with torch.no_grad():  # biases and norms away from 0 and 1, so that errors in them show
         for parameter in model.parameters():
@@ -131,11 +288,16 @@ def run(folder, model_type, config, length, sequences, seed):
         betas=(0.9, 0.95),
         eps=1e-8,
     )
-    losses, norms = [], []
+    losses, norms, balances, halves = [], [], [], None
+    if getattr(config, "output_router_logits", False):
+        inputs, targets = next(batches(tokens, length, sequences))
+        halves = step_of_halves(model, config, inputs, targets)
     for inputs, targets in batches(tokens, length, sequences):
-        logits = model(input_ids=inputs).logits
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
-        loss.backward()
+        loss, balance = losses_of(model, config, inputs, targets)
+        trained = getattr(config, "output_router_logits", False)
+        (loss + config.router_aux_loss_coef * balance if trained else loss).backward()
+        if balance is not None:
+            balances.append(balance.item())
         norm = torch.linalg.vector_norm(torch.stack([p.grad.norm() for p in parameters])).item()
         losses.append(loss.item())
         norms.append(norm)
@@ -143,7 +305,11 @@ def run(folder, model_type, config, length, sequences, seed):
             parameter.grad.mul_(min(1.0, 1.0 / (norm + 1e-6)))
         optimizer.step()
         optimizer.zero_grad()
-    final = {name: sample(parameter) for name, parameter in model.named_parameters()}
+    final = {
+        saved: sample(tensor)
+        for name, parameter in model.named_parameters()
+        for saved, tensor in as_saved(name, parameter)
+    }
     expected = dict(
         seq_len=length,
         global_batch=BATCH,
@@ -152,6 +318,10 @@ def run(folder, model_type, config, length, sequences, seed):
         grad_norms=norms,
         final=final,
     )
+    if balances:
+        expected["aux_losses"] = balances
+    if halves:
+        expected["halves"] = halves
     (folder / "expected.json").write_text(json.dumps(expected, indent=1) + "\n")
     print(
         folder.name,
@@ -166,5 +336,8 @@ def run(folder, model_type, config, length, sequences, seed):
 
 if __name__ == "__main__":
     here = pathlib.Path(__file__).parent
+    wanted = sys.argv[1:] or list(CASES)
     for index, (name, (model_type, config, length, sequences)) in enumerate(CASES.items()):
+        if name not in wanted:
+            continue
         run(here / name, model_type, config, length, sequences, 4000 + index)

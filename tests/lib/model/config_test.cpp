@@ -1,68 +1,9 @@
 // What config.json may say, in both spellings, and what is refused by key and value.
-#include <gtest/gtest.h>
-
-#include <map>
-
-#include "lib/core/error.hpp"
-#include "lib/model/spec.hpp"
+#include "tests/lib/model/config_support.hpp"
 #include "tests/support/safetensors_lite.hpp"
 
 namespace spillway::model {
 namespace {
-
-using Entries = std::map<std::string, std::string>;  // key to JSON text; empty: left out
-
-std::string json(Entries entries, Entries const& changes) {
-  for (auto const& [key, value] : changes) entries[key] = value;
-  std::string text;
-  for (auto const& [key, value] : entries)
-    if (!value.empty()) text += (text.empty() ? "" : ", ") + ("\"" + key + "\": ") + value;
-  return "{" + text + "}";
-}
-
-ModelConfig gpt2(Entries const& changes = {}) {
-  return parse_config(json({{"model_type", "\"gpt2\""},
-                            {"vocab_size", "100"},
-                            {"n_embd", "64"},
-                            {"n_layer", "2"},
-                            {"n_head", "4"},
-                            {"n_positions", "32"}},
-                           changes),
-                      "folder/config.json");
-}
-
-ModelConfig llama(Entries const& changes = {}) {
-  return parse_config(json({{"model_type", "\"llama\""},
-                            {"vocab_size", "100"},
-                            {"hidden_size", "64"},
-                            {"num_hidden_layers", "2"},
-                            {"num_attention_heads", "4"},
-                            {"intermediate_size", "96"}},
-                           changes),
-                      "folder/config.json");
-}
-
-/// The message of the refusal, which must be bad input and name the file.
-template <class Action>
-std::string refusal(Action action) {
-  try {
-    action();
-  } catch (Error const& error) {
-    EXPECT_EQ(error.fault(), Fault::bad_input);
-    EXPECT_NE(std::string(error.what()).find("folder/config.json"), std::string::npos)
-        << error.what();
-    return error.what();
-  }
-  ADD_FAILURE() << "was accepted";
-  return "";
-}
-std::string refused_gpt2(Entries const& changes) {
-  return refusal([&] { gpt2(changes); });
-}
-std::string refused_llama(Entries const& changes) {
-  return refusal([&] { llama(changes); });
-}
-#define EXPECT_NAMES(message, text) EXPECT_NE((message).find(text), std::string::npos) << (message)
 
 TEST(ConfigTest, gpt2_defaults_are_those_of_transformers) {
   auto const config = gpt2();
@@ -151,7 +92,7 @@ TEST(ConfigTest, rotary_settings_that_contradict_each_other_are_refused) {
 }
 
 TEST(ConfigTest, unknown_rotary_types_are_refused_by_name) {
-  for (char const* type : {"yarn", "dynamic", "longrope"}) {
+  for (char const* type : {"longrope", "proportional", "mrope"}) {
     std::string const value = std::string("\"") + type + "\"";
     auto const four =
         refused_llama({{"rope_scaling", "{\"type\": " + value + ", \"factor\": 4.0}"}});
@@ -167,11 +108,40 @@ TEST(ConfigTest, unknown_rotary_types_are_refused_by_name) {
                "partial_rotary_factor");
 }
 
+TEST(ConfigTest, yarn_has_the_attention_factor_of_transformers) {
+  auto const yarn = [](char const* more) {
+    return llama({{"rope_scaling", std::string(R"({"type": "yarn", "factor": 4.0)") + more + "}"}});
+  };
+  auto const plain = yarn("");
+  EXPECT_EQ(plain.rope_scaling, RopeScaling::yarn);
+  EXPECT_EQ(plain.rope_original_positions, 2048);  // max_position_embeddings
+  EXPECT_DOUBLE_EQ(plain.rope_attention_factor, 1.138629436111989);
+  EXPECT_EQ(plain.rope_beta_fast, 32);
+  EXPECT_EQ(plain.rope_beta_slow, 1);
+  EXPECT_TRUE(plain.rope_truncate);
+  EXPECT_EQ(yarn(R"(, "attention_factor": 0.5)").rope_attention_factor, 0.5);
+  EXPECT_DOUBLE_EQ(yarn(R"(, "mscale": 2.0, "mscale_all_dim": 1.0)").rope_attention_factor,
+                   1.277258872223978 / 1.138629436111989);
+  auto const other = yarn(R"(, "original_max_position_embeddings": 64, "beta_fast": 16,
+                              "beta_slow": 2, "truncate": false)");
+  EXPECT_EQ(other.rope_original_positions, 64);
+  EXPECT_EQ(other.rope_beta_fast, 16);
+  EXPECT_EQ(other.rope_beta_slow, 2);
+  EXPECT_FALSE(other.rope_truncate);
+  EXPECT_EQ(llama({{"rope_scaling", R"({"type": "yarn", "factor": null,
+                    "original_max_position_embeddings": 512})"}})
+                .rope_factor,
+            4);
+  EXPECT_NAMES(refused_llama(
+                   {{"rope_theta", "1.0"}, {"rope_scaling", R"({"type": "yarn", "factor": 4.0})"}}),
+               "rope_theta");
+}
+
 TEST(ConfigTest, other_model_types_are_refused_with_the_supported_ones) {
-  for (char const* type : {"mistral", "qwen2", "mixtral", "bert", "LLAMA"}) {
+  for (char const* type : {"gemma", "bert", "LLAMA"}) {
     auto const message = refused_llama({{"model_type", std::string("\"") + type + "\""}});
     EXPECT_NAMES(message, type);
-    EXPECT_NAMES(message, "gpt2, llama");
+    EXPECT_NAMES(message, "gpt2, llama, mistral, qwen2, qwen3, mixtral");
   }
   EXPECT_NAMES(refused_llama({{"model_type", ""}}), "model_type is missing");
 }

@@ -20,6 +20,13 @@ ops::AdamwStep adamw_step(int t, double norm) {
   return step;
 }
 
+// How far ten steps in bf16 may leave the curve: bf16 rounds to 2^-8 of a value, and a mean loss of
+// 96 tokens, as well as a norm of all gradients, averages over many roundings.
+constexpr double kBf16Losses = 0x1p-10, kBf16Norms = 0x1p-6;
+// Each gradient by itself. A near tie between two experts may fall the other way in bf16: then one
+// row of the few that an expert has here is another expert's.
+constexpr double kBf16Gradient = 4e-2, kBf16GradientOfExperts = 0.2;
+
 struct Curve {
   std::vector<float> losses, norms;
 };
@@ -76,6 +83,10 @@ TEST_P(OracleTest, every_gradient_and_their_norm_agree_to_a_ten_thousandth) {
     EXPECT_LT(relative_distance(model.gradient(name), oracle_.expected.at("grad." + name).floats),
               1e-4)
         << name;
+  if (oracle_.expected.count("aux_loss") > 0) {
+    double const expected_aux = oracle_.expected.at("aux_loss").floats[0];
+    EXPECT_NEAR(model.balance_loss(), expected_aux, 1e-5 * expected_aux);
+  }
   double const expected = oracle_.expected.at("grad_norm").floats[0];
   EXPECT_NEAR(model.gradient_norm(), expected, 1e-4 * expected);
 }
@@ -111,22 +122,25 @@ TEST_P(OracleTest, bf16_stays_near_the_curve) {
   auto const& losses = oracle_.expected.at("losses").floats;
   auto const& norms = oracle_.expected.at("grad_norms").floats;
   for (std::size_t t = 0; t < 10; ++t) {
-    EXPECT_NEAR(curve.losses[t], losses[t], 5e-3 * losses[t]) << "step " << t + 1;
-    EXPECT_NEAR(curve.norms[t], norms[t], 5e-2 * norms[t]) << "step " << t + 1;
+    EXPECT_NEAR(curve.losses[t], losses[t], kBf16Losses * losses[t]) << "step " << t + 1;
+    EXPECT_NEAR(curve.norms[t], norms[t], kBf16Norms * norms[t]) << "step " << t + 1;
   }
 }
 
 TEST_P(OracleTest, bf16_gradients_point_the_same_way) {
   ResidentModel model = load(oracle_, {.compute = DType::bf16});
   model.forward_backward(oracle_.tokens(), 1.0f / 96);
+  double const bound = oracle_.spec.config.experts > 0 ? kBf16GradientOfExperts : kBf16Gradient;
   for (auto const& [name, tensor] : oracle_.weights)
     EXPECT_LT(relative_distance(model.gradient(name), oracle_.expected.at("grad." + name).floats),
-              4e-2)
+              bound)
         << name;
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, OracleTest,
-                         testing::Values("tiny-gpt2", "tiny-llama", "tiny-llama3-tied"),
+                         testing::Values("tiny-gpt2", "tiny-llama", "tiny-llama3-tied",
+                                         "tiny-mistral", "tiny-qwen2", "tiny-qwen3",
+                                         "tiny-mixtral"),
                          [](auto const& param) {
                            std::string name = param.param;
                            for (char& c : name)

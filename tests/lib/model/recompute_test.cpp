@@ -59,7 +59,10 @@ INSTANTIATE_TEST_SUITE_P(
     Models, RecomputeTest,
     testing::Values(Setting{"tiny-gpt2", DType::f32, 2}, Setting{"tiny-gpt2", DType::bf16, 2},
                     Setting{"tiny-llama", DType::f32, 1}, Setting{"tiny-llama", DType::bf16, 2},
-                    Setting{"llama_odd", DType::bf16, 2}, Setting{"gpt2_odd", DType::bf16, 1}));
+                    Setting{"tiny-mixtral", DType::f32, 2}, Setting{"tiny-mixtral", DType::bf16, 2},
+                    Setting{"tiny-qwen3", DType::f32, 2}, Setting{"tiny-qwen3", DType::bf16, 2},
+                    Setting{"llama_odd", DType::bf16, 2}, Setting{"qwen3_biased", DType::bf16, 2},
+                    Setting{"mixtral_top3", DType::bf16, 1}, Setting{"gpt2_odd", DType::bf16, 1}));
 
 /// A GPT-2 or Llama whose vocabulary makes the head cut 48 rows into several parts, with random
 /// weights.

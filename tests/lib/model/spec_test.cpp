@@ -55,6 +55,52 @@ TEST(SpecTest, parameter_counts_are_those_published) {
             134'515'008);
 }
 
+TEST(SpecTest, parameter_counts_of_other_families_are_those_published) {
+  EXPECT_EQ(spec_of(R"({"model_type": "mistral", "vocab_size": 32000, "hidden_size": 4096,
+      "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 14336})")
+                .parameters,
+            7'241'732'096);
+  // Qwen2-0.5B: biases of q, k and v.
+  EXPECT_EQ(spec_of(R"({"model_type": "qwen2", "vocab_size": 151936, "hidden_size": 896,
+      "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2,
+      "intermediate_size": 4864, "tie_word_embeddings": true})")
+                .parameters,
+            494'032'768);
+  // Qwen3-0.6B: 16 heads of 128 over 1024 hidden values, norms of heads.
+  EXPECT_EQ(spec_of(R"({"model_type": "qwen3", "vocab_size": 151936, "hidden_size": 1024,
+      "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8,
+      "intermediate_size": 3072, "tie_word_embeddings": true})")
+                .parameters,
+            596'049'920);
+}
+
+std::string const kMixtral = R"({"model_type": "mixtral", "vocab_size": 32000, "hidden_size": 4096,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "intermediate_size": 14336})";
+
+TEST(SpecTest, mixtral_has_47_billion_parameters_of_which_a_token_sees_13) {
+  auto const spec = spec_of(kMixtral);
+  EXPECT_EQ(spec.parameters, 46'702'792'704);
+  EXPECT_EQ(spec.parameters_per_token, 12'879'925'248);
+  auto const dense = gpt2_small();
+  EXPECT_EQ(dense.parameters_per_token, dense.parameters);
+}
+
+TEST(SpecTest, mixtral_names_its_experts_as_its_files_do) {
+  auto const spec = spec_of(kMixtral);
+  std::string const block = "model.layers.31.block_sparse_moe.";
+  EXPECT_EQ(find(spec, block + "gate.weight").shape, (std::vector<std::int64_t>{8, 4096}));
+  EXPECT_EQ(find(spec, block + "experts.7.w1.weight").shape,
+            (std::vector<std::int64_t>{14336, 4096}));
+  EXPECT_EQ(find(spec, block + "experts.7.w2.weight").shape,
+            (std::vector<std::int64_t>{4096, 14336}));
+  EXPECT_EQ(find(spec, block + "experts.7.w3.weight").shape,
+            (std::vector<std::int64_t>{14336, 4096}));
+  EXPECT_FALSE(has(spec, "model.layers.0.mlp.gate_proj.weight"));
+  auto const layout = spec.layout(UnitId{1});
+  EXPECT_EQ(layout.find("model.layers.0.block_sparse_moe.experts.3.w1.weight").range.end,
+            layout.find("model.layers.0.block_sparse_moe.experts.3.w3.weight").range.begin);
+}
+
 TEST(SpecTest, units_are_embedding_blocks_and_head) {
   auto const spec = gpt2_small();
   ASSERT_EQ(spec.units.size(), 14u);

@@ -233,6 +233,24 @@ TEST(Matmul, stays_within_the_scratch_that_it_names_and_says_so_where_there_is_l
   EXPECT_THROW(p.run(Way::blocks, *make_stream(2, blocks - 1)), Error);
 }
 
+TEST(Matmul, a_bound_of_scratch_holds_for_every_smaller_product) {
+  MatmulArgs args{.M = 4500, .N = 1000, .K = 6700, .a = {}, .b = {}};
+  for (DType const type : {DType::f32, DType::bf16})
+    for (DType const c_type : {DType::f32, type}) {
+      args.a.type = args.b.type = type;
+      args.c_type = c_type;
+      args.M = 4500;
+      args.K = 6700;
+      std::size_t const bound = matmul_scratch_bound(args, 2);
+      for (std::int64_t const M : {1, 31, 33, 1000, 1025, 2047, 2049, 4095, 4097, 4500})
+        for (std::int64_t const K : {1, 33, 255, 257, 1023, 1025, 3071, 3073, 6143, 6145, 6700}) {
+          args.M = M;
+          args.K = K;
+          EXPECT_LE(matmul_scratch_bytes(args, 2), bound) << M << ' ' << K;
+        }
+    }
+}
+
 TEST(Matmul, adds_many_tiny_products_to_an_fp32_accumulator_without_losing_them) {
   // 64 micro-batches of gradients of 1e-3 on an accumulator that ends near 64 * 16 * 1e-6.
   std::vector<bf16> const a(16, bf16(1e-3f)), b(16, bf16(1e-3f));
