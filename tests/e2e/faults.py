@@ -320,7 +320,10 @@ class WrongInput(support.EndToEnd):
             "relu": (support.gpt2_config, {"activation_function": "relu"}),
             "n_head": (support.gpt2_config, {"n_head": 5}),
             "vocab_size": (support.gpt2_config, {"vocab_size": 0}),
-            "yarn": (support.llama_config, {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}),
+            "longrope": (
+                support.llama_config,
+                {"rope_scaling": {"rope_type": "longrope", "factor": 4.0}},
+            ),
             "gelu": (support.llama_config, {"hidden_act": "gelu"}),
             "num_key_value_heads": (support.llama_config, {"num_key_value_heads": 3}),
         }
