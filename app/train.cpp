@@ -1,6 +1,7 @@
 // spillway train: one process of a run, started by mpirun, srun or alone.
 #include <chrono>
 #include <cmath>
+#include <optional>
 
 #include "app/collectively.hpp"
 #include "app/commands.hpp"
@@ -70,8 +71,9 @@ int run_train(Arguments const& arguments) {
   CommandLine const line = parse_command_line(syntax, arguments.words);
   if (answer_questions(line, syntax)) return 0;
   StopSignals signals(line.options.run.stop_signals);
-  comm::MpiRuntime const mpi;
-  auto const comm = comm::make_mpi_communicator();
+  std::optional<comm::MpiRuntime> mpi;
+  if (comm::started_by_launcher()) mpi.emplace();
+  auto const comm = mpi ? comm::make_mpi_communicator() : comm::make_self_communicator();
   Log const log(comm->rank());
   if (auto const warning = comm::launch_warning(comm->size()); !warning.empty())
     log.root(Level::warning, "{}", warning);

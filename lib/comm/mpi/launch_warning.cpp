@@ -1,8 +1,10 @@
 // Finds launchers that have started several processes which MPI does not know as one run.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <iterator>
 
 #include "lib/comm/mpi/mpi_runtime.hpp"
 
@@ -30,6 +32,17 @@ constexpr std::array<Launcher, 4> launchers{{
 
 }  // namespace
 
+// Set by Open MPI, by PMIx servers, by PMI-1 and PMI-2 (MPICH, Intel MPI, srun), by Slurm's steps.
+constexpr char const* launcher_variables[] = {"OMPI_COMM_WORLD_SIZE",
+                                              "OMPI_COMM_WORLD_RANK",
+                                              "PMIX_RANK",
+                                              "PMIX_NAMESPACE",
+                                              "PMI_RANK",
+                                              "PMI_SIZE",
+                                              "PMI_FD",
+                                              "MPI_LOCALRANKID",
+                                              "SLURM_STEP_ID"};
+
 std::string launch_warning(int ranks, Environment const& environment) {
   if (ranks != 1) return {};
   for (Launcher const& launcher : launchers) {
@@ -42,6 +55,15 @@ std::string launch_warning(int ranks, Environment const& environment) {
         launcher.who, launcher.count_name, count, launcher.advice);
   }
   return {};
+}
+
+bool started_by_launcher(Environment const& environment) {
+  return std::any_of(std::begin(launcher_variables), std::end(launcher_variables),
+                     [&](char const* name) { return environment(name) != nullptr; });
+}
+
+bool started_by_launcher() {
+  return started_by_launcher([](char const* name) { return std::getenv(name); });
 }
 
 std::string launch_warning(int ranks) {

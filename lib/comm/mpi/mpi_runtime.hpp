@@ -30,6 +30,12 @@ std::string mpi_library_version();
 
 using Environment = std::function<char const*(char const*)>;
 
+/// Whether some MPI launcher (mpirun, srun with PMI or PMIx, or anything in a Slurm job step) has
+/// started this process. Without one there is one rank, and MPI need not be started, which takes
+/// longer than the first steps of a small model.
+bool started_by_launcher(Environment const& environment);
+bool started_by_launcher();
+
 /// What to tell the user when some launcher has started several processes, but MPI knows of only
 /// one: torchrun, srun without PMIx, the mpirun of another MPI. Empty when all is well.
 std::string launch_warning(int ranks, Environment const& environment);

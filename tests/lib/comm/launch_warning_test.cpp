@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "lib/comm/mpi/mpi_runtime.hpp"
 
@@ -44,6 +45,16 @@ TEST(LaunchWarning, nothing_is_said_where_all_is_well) {
 
 TEST(MpiLibrary, tells_its_name) {
   EXPECT_NE(mpi_library_version().find("MPI"), std::string::npos);
+}
+
+TEST(StartedByLauncher, knows_mpirun_srun_and_their_like_and_a_plain_start) {
+  for (char const* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK", "SLURM_STEP_ID"})
+    EXPECT_TRUE(started_by_launcher([&](char const* asked) -> char const* {
+      return std::string_view(asked) == name ? "0" : nullptr;
+    })) << name;
+  EXPECT_FALSE(started_by_launcher([](char const* asked) -> char const* {
+    return std::string_view(asked) == "SLURM_JOB_ID" ? "7" : nullptr;
+  }));
 }
 
 }  // namespace
