@@ -38,6 +38,10 @@ void hide_scores(PairScores const& scores, std::int64_t window) {
   run_on(Isa::avx512, [&scores, limit](auto) {
     for (std::int64_t j = 0; j < scores.keys; ++j) {
       float* const row = scores.data + j * kQ;
+      std::int64_t const key = scores.first_key + j;
+      bool const seen_by_all =
+          key <= scores.first_query && scores.first_query + kQ - 1 - key < limit;
+      if (seen_by_all) continue;
       auto const distance = static_cast<std::int32_t>(scores.first_query - scores.first_key - j);
 #pragma omp simd
       for (std::int32_t q = 0; q < kQ; ++q) {
