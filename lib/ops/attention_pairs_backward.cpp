@@ -58,7 +58,7 @@ void softmax_backward(PairScores const& scores, float scale, Tiles const& t) {
       float* const dp = t.dp + j * kQ;
 #pragma omp simd
       for (std::int64_t q = 0; q < kQ; ++q) {
-        float const probability = fast_exp(p[q] * times - logsumexp[q]);
+        float const probability = softmax_exp(p[q] * times - logsumexp[q]);
         p[q] = probability;
         dp[q] = probability * (dp[q] - dot[q]);
       }

@@ -50,13 +50,13 @@ void softmax_step(PairScores const& scores, float scale, Tiles const& t) {
       for (std::int64_t j = 0; j < scores.keys; ++j)
 #pragma omp simd
         for (int q = 0; q < 16; ++q) {
-          float const weight = fast_exp(column[j * kQ + q] * times - largest[q]);
+          float const weight = softmax_exp(column[j * kQ + q] * times - largest[q]);
           column[j * kQ + q] = weight;
           sum[q] += weight;
         }
 #pragma omp simd
       for (int q = 0; q < 16; ++q) {
-        float const shrink = fast_exp(t.maximum[first + q] - largest[q]);
+        float const shrink = softmax_exp(t.maximum[first + q] - largest[q]);
         t.factor[first + q] = shrink;
         t.sum[first + q] = t.sum[first + q] * shrink + sum[q];
         t.maximum[first + q] = largest[q];

@@ -91,13 +91,13 @@ void softmax_step(Scores const& scores, RunningSoftmax const& running, Isa isa) 
       float* const row = scores.data + j * kQueries;
 #pragma omp simd
       for (std::int64_t q = 0; q < kQueries; ++q) {
-        row[q] = fast_exp(row[q] - largest[q]);
+        row[q] = softmax_exp(row[q] - largest[q]);
         partial[q] += row[q];
       }
     }
 #pragma omp simd
     for (std::int64_t q = 0; q < kQueries; ++q) {
-      float const shrink = fast_exp(running.maximum[q] - largest[q]);
+      float const shrink = softmax_exp(running.maximum[q] - largest[q]);
       running.shrink[q] = shrink;
       running.sum[q] = running.sum[q] * shrink + partial[q];
       running.maximum[q] = largest[q];
@@ -121,7 +121,7 @@ void probabilities(Scores const& scores, float const* logsumexp, Isa isa) {
     for (std::int64_t j = 0; j < scores.keys; ++j) {
       float* const row = scores.data + j * kQueries;
 #pragma omp simd
-      for (std::int64_t q = 0; q < kQueries; ++q) row[q] = fast_exp(row[q] - logsumexp[q]);
+      for (std::int64_t q = 0; q < kQueries; ++q) row[q] = softmax_exp(row[q] - logsumexp[q]);
     }
   });
 }

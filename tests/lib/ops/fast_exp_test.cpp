@@ -43,6 +43,20 @@ TEST(FastExp, treats_the_ends_of_the_range_as_libm_does) {
   EXPECT_TRUE(std::isnan(fast_exp(-std::numeric_limits<float>::quiet_NaN())));
 }
 
+TEST(SoftmaxExp, is_as_exact_down_to_its_end_and_zero_below) {
+  double worst = 0;
+  for (std::uint32_t bits = 0; bits < std::bit_cast<std::uint32_t>(87.0f); bits += 61) {
+    float const x = -std::bit_cast<float>(bits);
+    worst = std::max(worst, ulps(softmax_exp(x), std::exp(static_cast<double>(x))));
+  }
+  EXPECT_LE(worst, 2.0);
+  EXPECT_EQ(softmax_exp(0.0f), 1.0f);
+  EXPECT_EQ(softmax_exp(-87.01f), 0.0f);
+  EXPECT_EQ(softmax_exp(-1e30f), 0.0f);
+  EXPECT_EQ(softmax_exp(-std::numeric_limits<float>::infinity()), 0.0f);
+  EXPECT_TRUE(std::isnan(softmax_exp(std::numeric_limits<float>::quiet_NaN())));
+}
+
 TEST(Logistic, saturates_without_nan_and_keeps_its_rest_exact) {
   EXPECT_EQ(logistic(1000.0f).value, 1.0f);
   EXPECT_EQ(logistic(1000.0f).rest, 0.0f);
