@@ -27,6 +27,9 @@ class Carver {
     expect(used_ <= block_.size(), "a workspace is large enough");
     return reinterpret_cast<Element*>(block_.data() + begin);
   }
+  bool has_room(std::size_t bytes) const {
+    return !counts_only_ && round_up(used_, kAlignment) + bytes <= block_.size();
+  }
   std::size_t mark() const { return used_; }
   void rewind(std::size_t mark) { used_ = mark; }
   std::size_t peak() const { return peak_; }

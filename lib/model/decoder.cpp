@@ -73,7 +73,8 @@ class TypedDecoder : public Decoder {
     Carver kept, rest, head;
     blocks_.front().carve(shape, keep, kept, rest);
     blocks_.front().count_backward(shape, rest);
-    head_.count(shape.rows(), head);
+    // Where everything is kept, there is memory for the logits of some rows too.
+    head_.count(shape.rows(), keep == Keep::everything ? Logits::kept : Logits::recomputed, head);
     return std::max(rest.peak(), head.peak());
   }
 

@@ -10,8 +10,9 @@
 namespace spillway::model {
 namespace {
 
-constexpr std::int64_t kMostRows = 2048;                 // the weight is read for each
-constexpr std::int64_t kLogits = std::int64_t{2} << 20;  // 8 MiB stay in a last cache
+constexpr std::int64_t kMostRows = 2048;                      // the weight is read for each
+constexpr std::int64_t kLogits = std::int64_t{2} << 20;       // 8 MiB stay in a last cache
+constexpr std::int64_t kKeptLogits = std::int64_t{64} << 20;  // 256 MiB
 constexpr std::int64_t kLeastColumns = 512, kGrain = 64;
 
 UnitId head_unit(ModelSpec const& spec) { return UnitId{narrow<int>(spec.units.size() - 1)}; }
@@ -34,11 +35,11 @@ Head<T>::Head(ModelSpec const& spec)
 
 /// Even parts, so that at most two shapes of product occur in each direction.
 template <class T>
-auto Head<T>::cut(std::int64_t rows) const -> Cut {
+auto Head<T>::cut(std::int64_t rows, Logits logits) const -> Cut {
   std::int64_t const vocabulary = projection_.out();
-  std::int64_t const most = std::min(rows, kMostRows);
-  Cut cut{};
-  cut.rows = div_ceil(rows, div_ceil(rows, most));
+  // The same whether logits are kept or not: the rows that meet at once show in the last bits.
+  std::int64_t const most = std::clamp(kKeptLogits / vocabulary, kMostRows / 2, kMostRows);
+  Cut cut{.rows = div_ceil(rows, div_ceil(rows, most)), .columns = 0, .logits = logits};
   std::int64_t const columns = std::max(kLeastColumns, kLogits / cut.rows);
   std::int64_t const parts = div_ceil(vocabulary, columns);
   cut.columns = std::min(vocabulary, round_up(div_ceil(vocabulary, parts), kGrain));
@@ -46,11 +47,20 @@ auto Head<T>::cut(std::int64_t rows) const -> Cut {
 }
 
 template <class T>
+auto Head<T>::cut_for(std::int64_t rows, Carver const& carver) const -> Cut {
+  Cut const kept = cut(rows, Logits::kept);
+  Carver counter;
+  carve(kept, counter);
+  return carver.has_room(counter.peak()) ? kept : cut(rows, Logits::recomputed);
+}
+
+template <class T>
 auto Head<T>::carve(Cut cut, Carver& carver) const -> Temporaries {
   Temporaries temporary{};
   temporary.normed = carver.take<T>(cut.rows * width_);
   temporary.statistics = {carver.take<float>(cut.rows), carver.take<float>(cut.rows)};
-  temporary.logits = carver.take<float>(cut.rows * cut.columns);
+  temporary.logits =
+      carver.take<float>(cut.rows * (cut.logits == Logits::kept ? projection_.out() : cut.columns));
   temporary.dlogits = carver.take<T>(cut.rows * cut.columns);
   temporary.dnormed = carver.take<float>(cut.rows * width_);
   temporary.softmax = {carver.take<float>(cut.rows), carver.take<double>(cut.rows),
@@ -60,16 +70,24 @@ auto Head<T>::carve(Cut cut, Carver& carver) const -> Temporaries {
 }
 
 template <class T>
-ops::LogitsPart Head<T>::part_logits(HeadUnits units, Rows const& rows, Columns columns,
-                                     Temporaries const& temporary, device::Stream& stream) const {
-  projection_.outputs(columns.first, columns.count)
-      .forward(weight_unit(units), rows.count, temporary.normed, temporary.logits, stream);
+ops::LogitsPart Head<T>::part_of(Rows const& rows, Columns columns, Cut cut,
+                                 Temporaries const& temporary) const {
+  std::int64_t const before = cut.logits == Logits::kept ? rows.count * columns.first : 0;
   return {.rows = rows.count,
           .columns = columns.count,
           .first = columns.first,
-          .logits = temporary.logits,
+          .logits = temporary.logits + before,
           .stride = columns.count,
           .targets = rows.targets};
+}
+
+template <class T>
+void Head<T>::compute(HeadUnits units, ops::LogitsPart const& part, Temporaries const& temporary,
+                      device::Stream& stream) const {
+  // The part says where the logits are read; this is where they are written.
+  float* const logits = temporary.logits + (part.logits - temporary.logits);
+  projection_.outputs(part.first, part.columns)
+      .forward(weight_unit(units), part.rows, temporary.normed, logits, stream);
 }
 
 template <class T>
@@ -78,8 +96,9 @@ LossSum Head<T>::losses(HeadUnits units, Rows const& rows, Cut cut, Temporaries 
   ops::cross_entropy_start(rows.count, temporary.softmax, stream);
   for (std::int64_t first = 0; first < projection_.out(); first += cut.columns) {
     Columns const columns{first, std::min(cut.columns, projection_.out() - first)};
-    ops::cross_entropy_observe(part_logits(units, rows, columns, temporary, stream),
-                               temporary.softmax, stream);
+    ops::LogitsPart const part = part_of(rows, columns, cut, temporary);
+    compute(units, part, temporary, stream);
+    ops::cross_entropy_observe(part, temporary.softmax, stream);
   }
   ops::cross_entropy_losses(rows.count, rows.targets, temporary.softmax, temporary.losses, stream);
   stream.synchronize();
@@ -97,11 +116,12 @@ void Head<T>::backward(HeadUnits units, Rows const& rows, Cut cut, float scale, 
   UnitView const unit = weight_unit(units);
   for (std::int64_t first = 0; first < projection_.out(); first += cut.columns) {
     Columns const columns{first, std::min(cut.columns, projection_.out() - first)};
-    Linear<T> const part = projection_.outputs(columns.first, columns.count);
-    ops::cross_entropy_gradient(part_logits(units, rows, columns, temporary, stream),
-                                temporary.softmax, scale, temporary.dlogits, stream);
-    part.backward_weights(unit, rows.count, temporary.normed, temporary.dlogits, stream);
-    part.backward_input(unit, rows.count, temporary.dlogits, temporary.dnormed, first > 0, stream);
+    Linear<T> const layer = projection_.outputs(columns.first, columns.count);
+    ops::LogitsPart const part = part_of(rows, columns, cut, temporary);
+    if (cut.logits == Logits::recomputed) compute(units, part, temporary, stream);
+    ops::cross_entropy_gradient(part, temporary.softmax, scale, temporary.dlogits, stream);
+    layer.backward_weights(unit, rows.count, temporary.normed, temporary.dlogits, stream);
+    layer.backward_input(unit, rows.count, temporary.dlogits, temporary.dnormed, first > 0, stream);
   }
   T const* dnormed = dx;
   if constexpr (std::is_same_v<T, float>)
@@ -116,7 +136,7 @@ template <class T>
 LossSum Head<T>::run(HeadUnits units, Tokens tokens, float scale, T const* x, T* dx_out,
                      Carver& carver, device::Stream& stream) const {
   std::int64_t const all = static_cast<std::int64_t>(tokens.targets.size());
-  Cut const cut = this->cut(all);
+  Cut const cut = cut_for(all, carver);
   Temporaries const temporary = carve(cut, carver);
   LossSum sum;
   for (std::int64_t begin = 0; begin < all; begin += cut.rows) {
@@ -136,20 +156,22 @@ LossSum Head<T>::run(HeadUnits units, Tokens tokens, float scale, T const* x, T*
 template <class T>
 void Head<T>::logits(HeadUnits units, T const* row, float* out, Carver& carver,
                      device::Stream& stream) const {
-  Temporaries const temporary = carve(cut(1), carver);
+  Temporaries const temporary = carve(cut(1, Logits::recomputed), carver);
   norm_.forward(units.head, 1, row, temporary.normed, temporary.statistics, stream);
   projection_.forward(weight_unit(units), 1, temporary.normed, out, stream);
 }
 
 template <class T>
 std::size_t Head<T>::scratch_bytes(std::int64_t rows, int threads) const {
-  Cut const cut = this->cut(rows);
-  std::int64_t const last_columns = projection_.out() % cut.columns;
   std::size_t bytes = projection_.scratch_bytes(1, threads);
-  for (std::int64_t const columns : {cut.columns, last_columns})
-    for (std::int64_t const count : {cut.rows, rows % cut.rows})
-      if (columns > 0 && count > 0)
-        bytes = std::max(bytes, projection_.outputs(0, columns).scratch_bytes(count, threads));
+  for (Logits const logits : {Logits::kept, Logits::recomputed}) {
+    Cut const cut = this->cut(rows, logits);
+    std::int64_t const last_columns = projection_.out() % cut.columns;
+    for (std::int64_t const columns : {cut.columns, last_columns})
+      for (std::int64_t const count : {cut.rows, rows % cut.rows})
+        if (columns > 0 && count > 0)
+          bytes = std::max(bytes, projection_.outputs(0, columns).scratch_bytes(count, threads));
+  }
   return bytes;
 }
 

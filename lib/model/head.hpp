@@ -1,7 +1,6 @@
-// Final norm, head and cross entropy over a part of the vocabulary at a time: the logits never
-// exist whole. With gradients they are computed twice, first for the denominators of the softmax;
-// that costs a third more products and saves reading and writing the weight's gradient for every
-// few rows.
+// Final norm, head and cross entropy over a part of the vocabulary at a time: the logits of a batch
+// never exist whole. With gradients a part is visited twice, first for the denominators of the
+// softmax: its logits are kept until then where there is room, or computed again.
 #pragma once
 
 #include <cstddef>
@@ -22,19 +21,23 @@ struct HeadUnits {
   UnitView embedding;
 };
 
+enum class Logits { kept, recomputed };
+
 template <class T>
 class Head {
  public:
   explicit Head(ModelSpec const& spec);
 
-  /// dx_out may be null: then only the loss is computed.
+  /// dx_out may be null: then only the loss is computed. Logits are kept if the carver has room.
   LossSum run(HeadUnits units, Tokens tokens, float scale, T const* x, T* dx_out, Carver& carver,
               device::Stream& stream) const;
   /// Logits [V] of one row.
   void logits(HeadUnits units, T const* row, float* out, Carver& carver,
               device::Stream& stream) const;
   /// Carves the temporaries of `run` and `logits`, to count them.
-  void count(std::int64_t rows, Carver& carver) const { carve(cut(rows), carver); }
+  void count(std::int64_t rows, Logits logits, Carver& carver) const {
+    carve(cut(rows, logits), carver);
+  }
   std::size_t scratch_bytes(std::int64_t rows, int threads) const;
   /// Of the weight in the flat of its unit: `run` sets its gradient there where the unit is fresh.
   shard::Range weight_range() const { return projection_.weight_range(); }
@@ -42,6 +45,7 @@ class Head {
  private:
   struct Cut {
     std::int64_t rows, columns;  // that are worked on at once
+    Logits logits;
   };
   struct Columns {  // of the vocabulary
     std::int64_t first, count;
@@ -49,7 +53,7 @@ class Head {
   struct Temporaries {
     T* normed;
     NormStatistics statistics;
-    float* logits;
+    float* logits;  // part after part, or of one part
     T* dlogits;
     float* dnormed;  // sums over the vocabulary
     ops::SoftmaxState softmax;
@@ -61,10 +65,13 @@ class Head {
     T const* x;
     std::int32_t const* targets;
   };
-  Cut cut(std::int64_t rows) const;
+  Cut cut(std::int64_t rows, Logits logits) const;
+  Cut cut_for(std::int64_t rows, Carver const& carver) const;
   Temporaries carve(Cut cut, Carver& carver) const;
-  ops::LogitsPart part_logits(HeadUnits units, Rows const& rows, Columns columns,
-                              Temporaries const& temporary, device::Stream& stream) const;
+  ops::LogitsPart part_of(Rows const& rows, Columns columns, Cut cut,
+                          Temporaries const& temporary) const;
+  void compute(HeadUnits units, ops::LogitsPart const& part, Temporaries const& temporary,
+               device::Stream& stream) const;
   LossSum losses(HeadUnits units, Rows const& rows, Cut cut, Temporaries const& temporary,
                  device::Stream& stream) const;
   void backward(HeadUnits units, Rows const& rows, Cut cut, float scale, T* dx,

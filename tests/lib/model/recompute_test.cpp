@@ -117,6 +117,22 @@ TEST_P(HeadTest, rows_in_parts_give_the_loss_and_gradients_of_each_row_alone) {
           << tensor.name;
 }
 
+TEST_P(HeadTest, kept_and_recomputed_logits_give_the_same_bits) {
+  auto const spec = wide_vocabulary(GetParam());
+  std::vector<std::int32_t> inputs, targets;
+  for (int i = 0; i < 48; ++i) {
+    inputs.push_back((i * 7919) % 100003);
+    targets.push_back(i % 11 == 5 ? -1 : (i * 104729) % 100003);
+  }
+  ResidentModel kept = random_model(spec, {.keep = Keep::everything, .shape = {1, 48}});
+  ResidentModel recomputed = random_model(spec, {.keep = Keep::nothing, .shape = {1, 48}});
+  EXPECT_EQ(kept.forward_backward({inputs, targets}, 1).loss,
+            recomputed.forward_backward({inputs, targets}, 1).loss);
+  for (auto const& unit : spec.units)
+    for (auto const& tensor : unit.tensors)
+      EXPECT_EQ(kept.gradient(tensor.name), recomputed.gradient(tensor.name)) << tensor.name;
+}
+
 TEST_P(HeadTest, logits_of_a_row_give_its_loss) {
   auto const spec = wide_vocabulary(GetParam());
   std::vector<std::int32_t> const inputs(48, 17);
