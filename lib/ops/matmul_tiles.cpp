@@ -257,6 +257,10 @@ class Rectangle {
     bool const with_bias = args_.bias != nullptr && !later;
     for (std::int64_t i = 0; with_bias && i < columns.count; ++i)
       bias[i] = bias_at(columns.begin + i);
+    if (args_.c_type == DType::bf16 && columns.count == kStripRows)
+      return round_block({block.c, block.c_stride, with_bias ? bias : nullptr,
+                          static_cast<bf16*>(args_.c) + rows.begin * c_stride_ + columns.begin,
+                          c_stride_, rows.count});
     for (std::int64_t r = 0; r < rows.count; ++r) {
       float const* const sums = block.c + r * block.c_stride;
       std::int64_t const offset = (rows.begin + r) * c_stride_ + columns.begin;

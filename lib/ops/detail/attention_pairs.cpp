@@ -1,5 +1,7 @@
 #include "lib/ops/detail/attention_pairs.hpp"
 
+#include <immintrin.h>
+
 #include <limits>
 
 #include "lib/ops/detail/isa.hpp"
@@ -10,7 +12,14 @@ namespace {
 
 constexpr std::int64_t kQ = kPairQueries;
 
-std::uint32_t rounded(float value) { return bf16::round_bits(std::bit_cast<std::uint32_t>(value)); }
+// Words 0-15 are of the first row, 16-31 of the second: they alternate in pairs.
+struct AlternateOrder {
+  std::uint16_t word[32];
+  constexpr AlternateOrder() : word() {
+    for (int i = 0; i < 32; ++i) word[i] = static_cast<std::uint16_t>(i / 2 + 16 * (i % 2));
+  }
+};
+alignas(64) constexpr AlternateOrder kAlternateOrder;
 
 }  // namespace
 
@@ -52,39 +61,36 @@ void hide_scores(PairScores const& scores, std::int64_t window) {
   });
 }
 
-void join_keys(float const* values, std::int64_t keys, bf16* panels) {
-  std::int64_t const panel_words = keys * kStripRows / 2;
-  run_on(Isa::avx512, [values, keys, panels, panel_words](auto) {
-    for (std::int64_t key = 0; key < keys; key += 2) {
-      float const* const even = values + key * kQ;
-      float const* const odd = even + kQ;
-      std::int64_t const row = key / kPairTileK * kPairTileElements + key % kPairTileK / 2 * 16;
-      for (std::int64_t q = 0; q < kQ; q += 16) {
-        auto* const pairs = reinterpret_cast<std::uint32_t*>(panels) +
-                            q / kStripRows * panel_words + row +
-                            q % kStripRows / 16 * (kPairTileElements / 2);
-#pragma omp simd
-        for (std::int64_t i = 0; i < 16; ++i)
-          pairs[i] = rounded(even[q + i]) | rounded(odd[q + i]) << 16;
-      }
+[[gnu::target("avx512f,avx512bw,avx512bf16")]] void join_keys(float const* values,
+                                                              std::int64_t keys, bf16* panels) {
+  __m512i const order = _mm512_load_si512(kAlternateOrder.word);
+  std::int64_t const panel = keys * kStripRows;
+  for (std::int64_t key = 0; key < keys; key += 2) {
+    float const* const even = values + key * kQ;
+    bf16* const row =
+        panels + key / kPairTileK * 2 * kPairTileElements + key % kPairTileK / 2 * kPairTileK;
+    for (std::int64_t q = 0; q < kQ; q += 16) {
+      auto const both = reinterpret_cast<__m512i>(
+          _mm512_cvtne2ps_pbh(_mm512_load_ps(even + kQ + q), _mm512_load_ps(even + q)));
+      _mm512_store_si512(row + q / kStripRows * panel + q % kStripRows / 16 * kPairTileElements,
+                         _mm512_permutexvar_epi16(order, both));
     }
-  });
+  }
 }
 
-void round_keys(float const* values, std::int64_t keys, bf16* strips) {
-  run_on(Isa::avx512, [values, keys, strips](auto) {
-    for (std::int64_t key = 0; key < keys; ++key) {
-      float const* const from = values + key * kQ;
-      bf16* const row = strips + key / kStripRows * kStripRows * kQ +
-                        key % kStripRows / kPairTileRows * kPairTileElements +
-                        key % kPairTileRows * kPairTileK;
-      for (std::int64_t q = 0; q < kQ; q += kPairTileK) {
-        bf16* const to = row + q / kPairTileK * 2 * kPairTileElements;
-#pragma omp simd
-        for (std::int64_t i = 0; i < kPairTileK; ++i) store(to[i], from[q + i]);
-      }
+[[gnu::target("avx512f,avx512bw,avx512bf16")]] void round_keys(float const* values,
+                                                               std::int64_t keys, bf16* strips) {
+  for (std::int64_t key = 0; key < keys; ++key) {
+    bf16* const row = strips + key / kStripRows * kStripRows * kQ +
+                      key % kStripRows / kPairTileRows * kPairTileElements +
+                      key % kPairTileRows * kPairTileK;
+    for (std::int64_t q = 0; q < kQ; q += kPairTileK) {
+      float const* const from = values + key * kQ + q;
+      _mm512_store_si512(row + q / kPairTileK * 2 * kPairTileElements,
+                         reinterpret_cast<__m512i>(
+                             _mm512_cvtne2ps_pbh(_mm512_load_ps(from + 16), _mm512_load_ps(from))));
     }
-  });
+  }
 }
 
 void store_transposed(float const* values, float const* factor, HeadRows<bf16> const& target) {

@@ -143,6 +143,20 @@ void pack_rows(PackSource const& source, PackRange const& range, bool transposed
 
 }  // namespace
 
+[[gnu::target("avx512f,avx512bw,avx512bf16")]] void round_block(RoundedBlock const& block) {
+  bool const biased = block.bias != nullptr;
+  __m512 const low = biased ? _mm512_loadu_ps(block.bias) : _mm512_setzero_ps();
+  __m512 const high = biased ? _mm512_loadu_ps(block.bias + 16) : _mm512_setzero_ps();
+  for (std::int64_t row = 0; row < block.rows; ++row) {
+    float const* const sums = block.sums + row * block.sums_stride;
+    __m512 const a = _mm512_loadu_ps(sums), b = _mm512_loadu_ps(sums + 16);
+    // -0 + 0 would be +0.
+    auto const both = biased ? _mm512_cvtne2ps_pbh(_mm512_add_ps(b, high), _mm512_add_ps(a, low))
+                             : _mm512_cvtne2ps_pbh(b, a);
+    _mm512_storeu_si512(block.result + row * block.result_stride, reinterpret_cast<__m512i>(both));
+  }
+}
+
 void transpose_words(float const* from, std::int64_t stride, float* tile) {
   transpose_tile(reinterpret_cast<bf16 const*>(from), 2 * stride, reinterpret_cast<bf16*>(tile));
 }

@@ -39,6 +39,17 @@ constexpr std::int64_t packed_elements(std::int64_t lines, std::int64_t steps) {
          ((steps + kPairTileK - 1) / kPairTileK * kPairTileK);
 }
 
+/// Rounds `rows` rows of 32 sums, plus a bias that may be null; strides in elements. Needs
+/// AVX512_BF16; subnormal numbers become 0.
+struct RoundedBlock {
+  float const* sums;
+  std::int64_t sums_stride;
+  float const* bias;
+  bf16* result;
+  std::int64_t result_stride, rows;
+};
+void round_block(RoundedBlock const& block);
+
 /// 16 x 16 elements of 4 bytes with rows and columns exchanged, to a tile of whole rows of 64
 /// bytes. Needs AVX-512.
 void transpose_words(float const* from, std::int64_t stride, float* tile);
