@@ -26,6 +26,8 @@ constexpr std::int64_t kPanelsElements = 448 * 1024;
 constexpr std::int64_t kMostK = 12 * kStepK;
 constexpr std::int64_t kMostRows = 2048;
 
+constexpr std::int64_t kStripsOfLine = 8;
+
 constexpr std::int64_t kLineBytes = 64;
 constexpr std::int64_t kLinesOfStep = 2 * kPairTileElements * 2 / kLineBytes;  // of a strip
 
@@ -147,24 +149,31 @@ class Rectangle {
 
   void multiply_pass(Extent rows, Extent columns, std::int64_t k) {
     std::int64_t const steps = std::min(split_.depth, args_.K - k);
-    pack_rows({rows.begin, rows.count, k, steps});
+    // Rows are packed right before their first product, some strips at once where that makes whole
+    // lines of memory.
+    std::int64_t const packed = kStripRows * (args_.a.transposed ? kStripsOfLine : 1);
     for (std::int64_t column = 0; column < columns.count; column += split_.part_columns) {
       Extent const part{column, std::min(split_.part_columns, columns.count - column)};
       pack_columns({columns.begin + column, part.count, k, steps});
-      for (std::int64_t row = 0; row < rows.count; row += kStripRows)
+      for (std::int64_t row = 0; row < rows.count; row += kStripRows) {
+        if (column == 0 && row % packed == 0)
+          pack_rows({rows.begin + row, std::min(packed, rows.count - row), k, steps},
+                    packed_elements(row, steps));
         multiply_strip({rows, {row, std::min(kStripRows, rows.count - row)}}, {columns, part},
                        {k, steps, 0, 0});
+      }
     }
   }
 
-  void pack_rows(PackRange const& range) const {
+  void pack_rows(PackRange const& range, std::int64_t at) const {
     std::int64_t const stride = stored_stride(args_.a, args_.M, args_.K);
     bool const k_major = args_.a.transposed;
     if (split_.parts == 1)
-      pack_left({static_cast<bf16 const*>(args_.a.data), stride, k_major}, range, buffers_.strips);
+      pack_left({static_cast<bf16 const*>(args_.a.data), stride, k_major}, range,
+                buffers_.strips + at);
     else
       pack_left({static_cast<float const*>(args_.a.data), stride, k_major}, range,
-                {buffers_.strips, buffers_.strip_part, buffers_.room});
+                {buffers_.strips + at, buffers_.strip_part, buffers_.room});
   }
 
   void pack_columns(PackRange const& range) const {
