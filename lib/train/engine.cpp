@@ -137,6 +137,10 @@ std::span<float> Engine::gradient_of(UnitId unit, std::size_t offset) {
     auto const stored = parts_.store.lend_gradient(unit);
     if (!stored.empty()) return stored;
   }
+  return own_gradient(unit, offset);
+}
+
+std::span<float> Engine::own_gradient(UnitId unit, std::size_t offset) {
   return memory_->gradient(offset, padded_elements(parts_.spec, unit, parts_.comm.size()));
 }
 
@@ -232,20 +236,22 @@ void Engine::run_block_backward(Op const& op) {
 }
 
 void Engine::run_embed_backward(Op const& op, std::span<model::Tokens const> wave) {
-  // Beside what the head has stored of a tied table, and then added to it as a whole: only so the
-  // order of the sums is the same wherever the gradient is kept.
+  // What the head has stored of a tied table is gone on with where it is all of the gradient;
+  // elsewhere the two are added up as wholes.
   bool const tied = parts_.spec.config.tied_head;
-  auto const gradient =
-      tied ? memory_->gradient(0, padded_elements(parts_.spec, op.unit, parts_.comm.size()))
-           : gradient_of(op.unit, 0);
-  clear(gradient);
+  bool const goes_on = tied && options_.waves == 1 && parts_.comm.size() == 1;
+  auto const gradient = goes_on || !tied ? gradient_of(op.unit, 0) : own_gradient(op.unit, 0);
+  if (!goes_on)
+    clear(gradient);
+  else if (parts_.store.lend_gradient(op.unit).empty())
+    parts_.store.take_gradient(op.unit, gradient);
   set_phase("backward", op.unit);
   auto const blocks = static_cast<std::size_t>(parts_.spec.config.layers);
   for (std::size_t micro = 0; micro < wave.size(); ++micro)
     parts_.decoder.embed_backward({.weights = nullptr, .gradient = gradient.data()}, wave[micro],
                                   options_.micro, memory_->boundary(blocks + 1, micro),
                                   parts_.stream);
-  bool const first = op.wave == 0 && !tied;
+  bool const first = op.wave == 0 && (goes_on || !tied);
   close_gradient(op.unit, gradient, {.first = first, .last = op.wave == options_.waves - 1});
 }
 

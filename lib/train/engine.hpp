@@ -100,6 +100,7 @@ class Engine {
   /// Where a unit's gradient accumulates: in the store itself if it lends it, else `offset` bytes
   /// into the engine's memory.
   std::span<float> gradient_of(UnitId unit, std::size_t offset);
+  std::span<float> own_gradient(UnitId unit, std::size_t offset);
   void clear(std::span<float> values);
   /// Zeros where backward only adds.
   void open_gradient(UnitId unit, std::span<float> accumulator);
