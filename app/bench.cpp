@@ -1,98 +1,89 @@
-// `spillway bench`: what this machine's parts give.
-#include <fmt/core.h>
+// `spillway bench`: finds the benchmark, and what the benchmarks share.
+#include "app/bench.hpp"
 
-#include <charconv>
-#include <nlohmann/json.hpp>
+#include <fmt/core.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <iterator>
 
 #include "app/closest.hpp"
 #include "app/commands.hpp"
 #include "app/option_text.hpp"
-#include "app/options.hpp"
-#include "io/uring/bench_io.hpp"
-#include "lib/core/bytes.hpp"
 #include "lib/core/error.hpp"
 
 namespace spillway::app {
 namespace {
 
-Syntax io_syntax() {
-  Syntax syntax;
-  syntax.usage = "spillway bench io [DIR] [flags]";
-  syntax.summary = "Writes and reads a file of its own in DIR (default: .) and prints GB/s.";
-  syntax.flags = {{"bytes", "SIZE", "size of the file [1GiB]"},
-                  {"block", "SIZE", "size of a request [1MiB]"},
-                  {"depth", "N", "requests in flight [32]"},
-                  {"engine", "KIND", "auto, uring or threads [auto]"},
-                  {"verify", "", "check a pattern in every block"},
-                  {"json", "", "print one JSON object"}};
-  syntax.positional_max = 1;
-  return syntax;
-}
+struct Benchmark {
+  char const* name;
+  int (*run)(std::vector<std::string> const& words);
+  char const* help;
+};
 
-io::EngineKind engine_from(std::string const& name) {
-  if (name == "auto") return io::EngineKind::automatic;
-  if (name == "uring") return io::EngineKind::uring;
-  if (name == "threads") return io::EngineKind::threads;
-  fail(Fault::usage,
-       fmt::format("bad value '{}' for --engine (it takes auto, uring or threads).", name));
-}
+constexpr Benchmark kBenchmarks[] = {
+    {"io", bench_io, "a disk: write and read GB/s"},
+    {"memory", bench_memory, "memory: read, copy and triad GB/s"},
+    {"gemm", bench_gemm, "all products of a training step, by oneDNN and by this program"},
+    {"adam", bench_adam, "the optimizer's update beside the memory it moves"}};
 
-io::IoBenchmarkOptions io_options(CommandLine const& line) {
-  io::IoBenchmarkOptions options;
-  options.bytes = parse_bytes(line.flag("bytes", "1GiB"));
-  options.block_bytes = parse_bytes(line.flag("block", "1MiB"));
-  if (options.block_bytes < 4096 || options.block_bytes % 4096 != 0)
-    fail(Fault::usage, fmt::format("bad value '{}' for --block (it takes a multiple of 4KiB).",
-                                   line.flag("block")));
-  auto const depth = integer_codec(1, 4096).read(line.flag("depth", "32"));
-  if (!depth)
-    fail(Fault::usage, fmt::format("bad value '{}' for --depth (it takes a whole number from 1 to "
-                                   "4096).",
-                                   line.flag("depth")));
-  options.depth = static_cast<std::uint32_t>(*depth);
-  options.kind = engine_from(line.flag("engine", "auto"));
-  options.verify = line.has("verify");
-  return options;
-}
-
-int bench_io(std::vector<std::string> const& words) {
-  Syntax const syntax = io_syntax();
-  CommandLine const line = parse_command_line(syntax, words);
-  if (answer_questions(line, syntax)) return 0;
-  std::string const directory = line.positional.empty() ? "." : line.positional.front();
-  io::IoBenchmark const result = io::measure_io(directory, io_options(line));
-  if (line.has("json")) {
-    nlohmann::json const all = {{"directory", directory},
-                                {"engine", result.engine},
-                                {"direct", result.direct},
-                                {"bytes", result.bytes},
-                                {"write_gb_per_s", result.write_gb_per_s},
-                                {"read_gb_per_s", result.read_gb_per_s},
-                                {"verified_bytes", result.verified_bytes},
-                                {"retries", result.stats.retries}};
-    fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
-    return 0;
-  }
-  fmt::print("{}: {}, {}\n", directory, result.engine,
-             result.direct ? "past the page cache" : "through the page cache");
-  fmt::print("write  {:.2f} GB/s\nread   {:.2f} GB/s   ({})\n", result.write_gb_per_s,
-             result.read_gb_per_s, format_bytes(result.bytes));
-  if (line.has("verify")) fmt::print("verified {}\n", format_bytes(result.verified_bytes));
+int list_benchmarks() {
+  fmt::print("spillway bench WHAT [flags]\n\n");
+  for (Benchmark const& benchmark : kBenchmarks)
+    fmt::print("  {:<8} {}\n", benchmark.name, benchmark.help);
+  fmt::print("\n`spillway bench WHAT --help` lists the flags.\n");
   return 0;
 }
 
 }  // namespace
 
+std::int64_t whole_flag(CommandLine const& line, std::string const& name, WholeRange range) {
+  std::string const text = line.flag(name, fmt::format("{}", range.otherwise));
+  auto const value = integer_codec(range.least, range.most).read(text);
+  if (!value)
+    fail(Fault::usage, fmt::format("bad value '{}' for --{} (it takes a whole number from {} to "
+                                   "{}).",
+                                   text, name, range.least, range.most));
+  return *value;
+}
+
+int usable_processors() {
+  cpu_set_t set;
+  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+RandomArray::RandomArray(device::Device& device, std::int64_t elements, DType type)
+    : block_(device.allocate(static_cast<std::size_t>(elements) * size_of(type))) {
+  std::uint32_t state = 1;
+  auto const next = [&state] {
+    state = state * 1664525u + 1013904223u;
+    return static_cast<float>(static_cast<std::int32_t>(state)) * 0x1p-31f;
+  };
+  for (std::int64_t i = 0; i < elements; ++i) {
+    if (type == DType::f32)
+      as<float>()[i] = next();
+    else
+      as<bf16>()[i] = bf16(next());
+  }
+}
+
 int run_bench(Arguments const& arguments) {
   std::vector<std::string> words = arguments.words;
   std::string const what = words.empty() ? "" : words.front();
-  if (what == "--help") return bench_io({"--help"});
-  if (what != "io")
-    fail(Fault::usage, fmt::format("'bench {}' is not available in this version (it knows: io). "
-                                   "Use `spillway bench io`?",
-                                   what));
+  if (what == "--help") return list_benchmarks();
+  auto const found = std::find_if(std::begin(kBenchmarks), std::end(kBenchmarks),
+                                  [&](Benchmark const& known) { return what == known.name; });
+  if (found == std::end(kBenchmarks)) {
+    std::vector<std::string> names;
+    for (Benchmark const& known : kBenchmarks) names.emplace_back(known.name);
+    fail(Fault::usage,
+         fmt::format("there is no 'bench {}' (it knows io, memory, gemm and adam). Use "
+                     "`spillway bench {}`?",
+                     what, closest(what, names)));
+  }
   words.erase(words.begin());
-  return bench_io(words);
+  return found->run(words);
 }
 
 }  // namespace spillway::app

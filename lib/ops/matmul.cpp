@@ -79,6 +79,15 @@ void matmul(MatmulArgs const& args, device::Stream& stream) {
   }
 }
 
+void matmul_by_onednn(MatmulArgs const& args, device::Stream& stream) {
+  if (args.a.type == DType::f32) return detail::matmul_sgemm(args, stream);
+  detail::matmul_primitive(args, stream);
+}
+
+std::size_t matmul_by_onednn_scratch_bytes(MatmulArgs const& args, int threads) {
+  return args.a.type == DType::f32 ? 0 : detail::matmul_primitive_scratch_bytes(args, threads);
+}
+
 std::size_t matmul_scratch_bytes(MatmulArgs const& args, int threads) {
   int const team = threads > 0 ? threads : detail::all_processors();
   if (args.M == 0 || args.N == 0) return 0;

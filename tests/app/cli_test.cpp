@@ -115,10 +115,46 @@ TEST(cli, bench_io_measures_and_verifies) {
   EXPECT_GT(all["write_gb_per_s"].get<double>(), 0);
   EXPECT_GE(all["verified_bytes"].get<std::int64_t>(), 8 << 20);
   EXPECT_TRUE(std::filesystem::is_empty(temp.path()));
-  EXPECT_EQ(spillway("bench gemm").code, 2);
   EXPECT_EQ(spillway("bench io --depth=0").code, 2);
   EXPECT_EQ(spillway("bench io --block=5000").code, 2);
   EXPECT_EQ(spillway("bench io --bytes=many").code, 2);
+}
+
+TEST(cli, bench_memory_and_adam_count_what_they_move) {
+  auto const memory = nlohmann::json::parse(spillway("bench memory --mib=4 --json").out);
+  for (char const* key : {"read_gb_per_s", "copy_gb_per_s", "triad_gb_per_s"})
+    EXPECT_GT(memory[key].get<double>(), 0) << key;
+  EXPECT_NEAR(memory["triad_moved_gb_per_s"].get<double>() / memory["triad_gb_per_s"].get<double>(),
+              4.0 / 3, 1e-9);
+  auto const adam = nlohmann::json::parse(spillway("bench adam --parameters=1 --json").out);
+  for (char const* key : {"bf16_gb_per_s", "fp32_gb_per_s", "triad_gb_per_s"})
+    EXPECT_GT(adam[key].get<double>(), 0) << key;
+  EXPECT_EQ(spillway("bench memory --mib=0").code, 2);
+  EXPECT_EQ(spillway("bench adam --threads=none").code, 2);
+}
+
+TEST(cli, bench_gemm_has_every_product_of_a_step) {
+  test::TempDir const temp;
+  std::string const config = temp.path() / "config.json";
+  test::write_file(config, R"({"model_type": "llama", "vocab_size": 3000, "hidden_size": 32,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+      "intermediate_size": 48, "max_position_embeddings": 64})");
+  Finished const finished = spillway("bench gemm --config='" + config +
+                                     "' --batch=2 --seq=16 --dtype=fp32 --rounds=1 --json");
+  ASSERT_EQ(finished.code, 0) << finished.err;
+  auto const all = nlohmann::json::parse(finished.out);
+  // q|k|v, out, gate, up, down and the head, three products each: 6 flops a weight and token.
+  EXPECT_EQ(all["products"].size(), 18u);
+  double flops = 0;
+  for (auto const& product : all["products"])
+    flops += 2 * product["count"].get<double>() * product["M"].get<double>() *
+             product["N"].get<double>() * product["K"].get<double>();
+  double const weights = 2 * (32 * 64 + 32 * 32 + 3 * 32 * 48) + 32 * 3000;
+  EXPECT_NEAR(flops, 6 * weights * 32, 1);
+  EXPECT_GT(all["onednn_s"].get<double>(), 0);
+  EXPECT_EQ(spillway("bench gemm --dtype=fp16").code, 2);
+  EXPECT_EQ(spillway("bench gemm --config=/no/such/file").code, 3);
+  EXPECT_EQ(spillway("bench gem").code, 2);
 }
 
 TEST(cli, tokenize_writes_bytes_as_tokens) {
