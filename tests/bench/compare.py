@@ -1,4 +1,8 @@
-"""Runs PyTorch and Spillway alternately on the same models, prints a table; for compare.sh."""
+"""Runs peers and Spillway alternately on the same models, prints a table; for compare.sh.
+
+PyTorch runs the model code of Hugging Face transformers, eager and compiled. A peer that cannot be
+run is listed with the reason.
+"""
 
 import argparse
 import json
@@ -32,6 +36,11 @@ MODELS = {
         dict(GPT2, vocab_size=50257, n_positions=1024, n_embd=768, n_layer=12, n_head=12),
         4,
         256,
+    ),
+    "gpt2-124M-1k": (
+        dict(GPT2, vocab_size=50257, n_positions=1024, n_embd=768, n_layer=12, n_head=12),
+        4,
+        1024,
     ),
     "quickstart": (
         dict(GPT2, vocab_size=257, n_positions=256, n_embd=320, n_layer=8, n_head=5),
@@ -68,32 +77,38 @@ def peak_of(process):
     return process.returncode, usage.ru_maxrss * 1024
 
 
-def torch(model, directory, steps, modes):
+class NotRun(Exception):
+    """A peer that is not here, or does not run here."""
+
+
+def peer(script, model, directory, steps, modes):
     _, batch, length = MODELS[model]
     config = directory / f"{model}.json"
-    command = [
-        sys.executable,
-        HERE / "peers" / "torch_train.py",
-        config,
-        batch,
-        length,
-        steps,
-        *modes,
-    ]
+    command = [sys.executable, HERE / "peers" / script, config, batch, length, steps, *modes]
     done = subprocess.run(
         list(map(str, command)), capture_output=True, text=True, env=environment()
     )
     if done.returncode != 0:
-        raise SystemExit(f"{' '.join(map(str, command))} failed:\n{done.stderr}")
+        raise NotRun((done.stderr.strip().splitlines() or ["no message"])[-1])
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def spillway(model, directory, steps, options):
+def torch(*arguments):
+    return peer("torch_train.py", *arguments)
+
+
+def deepspeed(*arguments):
+    return peer("deepspeed_train.py", *arguments)
+
+
+def spillway(model, directory, steps, options, ranks=1):
     _, batch, length = MODELS[model]
+    launcher = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
     with tempfile.TemporaryDirectory(dir=directory) as run:
         nvme = pathlib.Path(run) / "nvme"
         nvme.mkdir()
         command = [
+            *(launcher if ranks > 1 else []),
             os.environ["SPILLWAY_BINARY"],
             "train",
             f"--model.config={directory / model}.json",
@@ -103,7 +118,7 @@ def spillway(model, directory, steps, options):
             f"--train.global_batch={batch}",
             f"--run.dir={run}/run",
             "--optim.lr=1e-4",
-            *(option.format(nvme=nvme, batch=batch) for option in options),
+            *(option.format(nvme=nvme, batch=batch, half=batch // 2) for option in options),
         ]
         began = time.perf_counter()
         with tempfile.TemporaryFile("w+") as errors:
@@ -119,11 +134,14 @@ def spillway(model, directory, steps, options):
             if code != 0:
                 errors.seek(0)
                 raise SystemExit(f"{' '.join(command)} ended with {code}:\n{errors.read()}")
-        seconds = [json.loads(line)["step_ms"] / 1000 for line in metrics.read_text().splitlines()]
+        lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    seconds = [line["step_ms"] / 1000 for line in lines]
+    if ranks > 1:  # of all ranks; a launcher's own is nothing
+        peak = ranks * max(line["rss_bytes"] for line in lines)
     return {"step_seconds": seconds, "start_up": first - seconds[0], "rss_bytes": peak}
 
 
-def variants(with_bf16):
+def variants(precisions):
     memory = ["--offload.params=host", "--offload.optimizer=host", "--offload.gradients=host"]
     disk = [
         "--offload.nvme={nvme}",
@@ -131,65 +149,104 @@ def variants(with_bf16):
         "--offload.optimizer=nvme",
         "--offload.gradients=nvme",
     ]
-    result = {
-        "PyTorch fp32 eager": lambda *a: torch(*a, []),
-        "PyTorch fp32 compile": lambda *a: torch(*a, ["compile"]),
-        "Spillway fp32, memory": lambda *a: spillway(*a, [*memory, "--train.micro_batch={batch}"]),
-        "Spillway fp32, all state on disk": lambda *a: spillway(
-            *a, [*disk, "--train.micro_batch={batch}"]
-        ),
-    }
-    if with_bf16:
-        result.update(
-            {
-                "PyTorch bf16 eager": lambda *a: torch(*a, ["bf16"]),
-                "PyTorch bf16 compile": lambda *a: torch(*a, ["bf16", "compile"]),
-                "Spillway bf16, memory": lambda *a: spillway(
-                    *a, [*memory, "--train.micro_batch={batch}", "--model.dtype=bf16"]
-                ),
-                "Spillway bf16, all state on disk": lambda *a: spillway(
-                    *a, [*disk, "--train.micro_batch={batch}", "--model.dtype=bf16"]
-                ),
-            }
-        )
+    whole = "--train.micro_batch={batch}"
+    result = {}
+    for precision in precisions:
+        modes = ["bf16"] if precision == "bf16" else []
+        typed = [f"--model.dtype={precision}"]
+
+        def add(name, run, *more, precision=precision):
+            result[f"{name} {precision}"] = lambda *a: run(*a, *more)
+
+        add("PyTorch eager", torch, modes)
+        add("PyTorch compile", torch, [*modes, "compile"])
+        if precision == "bf16":
+            add("DeepSpeed ZeRO-3", deepspeed, modes)
+        add("Spillway, memory", spillway, [*memory, *typed, whole])
+        add("Spillway, all on disk", spillway, [*disk, *typed, whole])
+        two = [*memory, *typed, "--train.micro_batch={half}", "--train.threads=1"]
+        add("Spillway, 2 ranks x 1 thread", spillway, two, 2)
     return result
 
 
 def measure(model, directory, arguments):
     """{variant: [result of each round]}; within a round the variants run one after another."""
-    chosen = variants(arguments.bf16)
+    chosen = variants(arguments.precisions.split(","))
     results = {name: [] for name in chosen}
+    missing = {}
     for round_number in range(arguments.rounds):
         for name, run in chosen.items():
+            if name in missing:
+                continue
             print(
                 f"# {model}, round {round_number + 1} of {arguments.rounds}: {name}",
                 file=sys.stderr,
             )
-            results[name].append(run(model, directory, arguments.steps))
-    return results
+            try:
+                results[name].append(run(model, directory, arguments.steps))
+            except NotRun as reason:
+                missing[name] = str(reason)
+    return {name: rounds for name, rounds in results.items() if rounds}, missing
 
 
-def table(model, results):
+def gemm_bound(model, directory, precision):
+    _, batch, length = MODELS[model]
+    command = [
+        os.environ["SPILLWAY_BINARY"],
+        "bench",
+        "gemm",
+        f"--config={directory / model}.json",
+        f"--batch={batch}",
+        f"--seq={length}",
+        f"--dtype={precision}",
+        "--json",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment())
+    return json.loads(done.stdout)["onednn_tokens_per_s"] if done.returncode == 0 else None
+
+
+def table(model, directory, results, missing):
     _, batch, length = MODELS[model]
     speed = {
         name: [batch * length / min(r["step_seconds"][1:]) for r in rounds]
         for name, rounds in results.items()
     }
-    base = speed["PyTorch fp32 eager"]
-    print(f"\n{model}, {batch} x {length} tokens a step\n")
-    print(
-        f"| {'':34} | tokens/s (min..max of rounds) | ratio to eager fp32 | peak RSS | start-up |"
-    )
-    print(f"| {'-' * 34} | ---: | ---: | ---: | ---: |")
+    print(f"\n{model}, {batch} x {length} tokens a step; the fastest step after the first\n")
+    print(f"| {'':34} | tokens/s (min..max of rounds) | peak RSS | first step after |")
+    print(f"| {'-' * 34} | ---: | ---: | ---: |")
     for name, rounds in results.items():
-        ratio = statistics.median(mine / eager for mine, eager in zip(speed[name], base))
         memory = statistics.median(r["rss_bytes"] for r in rounds) / 2**20
-        start = statistics.median(r["start_up"] for r in rounds)
+        start = statistics.median(r["start_up"] + r["step_seconds"][0] for r in rounds)
         print(
             f"| {name:34} | {statistics.median(speed[name]):8.0f} "
             f"({min(speed[name]):.0f}..{max(speed[name]):.0f}) "
-            f"| {ratio:5.2f} | {memory:6.0f} MiB | {start:5.2f} s |"
+            f"| {memory:6.0f} MiB | {start:5.2f} s |"
         )
+    for name, reason in missing.items():
+        print(f"| {name:34} | not run: {reason} | | |")
+    for precision in ("bf16", "fp32"):
+        ratios(model, directory, precision, speed, results)
+
+
+def ratios(model, directory, precision, speed, results):
+    """Of each round, so that what disturbs the machine disturbs both sides."""
+    ours = f"Spillway, memory {precision}"
+    peers = [n for n in speed if n.startswith("PyTorch") and n.endswith(precision)]
+    if ours not in speed or not peers:
+        return
+    best = max(peers, key=lambda name: statistics.median(speed[name]))
+    ratio = statistics.median(mine / other for mine, other in zip(speed[ours], speed[best]))
+    rss = {n: statistics.median(r["rss_bytes"] for r in results[n]) for n in (ours, best)}
+    print(f"\n{precision}: {ratio:.2f} times the faster of PyTorch's, in {rss[ours] / rss[best]:.2f} of")
+    print("its memory", end="")
+    two = f"Spillway, 2 ranks x 1 thread {precision}"
+    if two in speed:
+        share = statistics.median(a / b for a, b in zip(speed[two], speed[ours]))
+        print(f"; two ranks of one thread reach {share:.2f} of one of two", end="")
+    bound = gemm_bound(model, directory, precision)
+    if bound:
+        print(f"; {statistics.median(speed[ours]) / bound:.2f} of the GEMM bound ({bound:.0f})", end="")
+    print(".")
 
 
 def main():
@@ -197,7 +254,7 @@ def main():
     parser.add_argument("--models", default="quickstart,gpt2-124M", help="of " + ", ".join(MODELS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6, help="the fastest after the first counts")
-    parser.add_argument("--bf16", action="store_true", help="bf16 as well")
+    parser.add_argument("--precisions", default="bf16,fp32")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="spillway-compare-") as name:
         directory = pathlib.Path(name)
@@ -216,9 +273,9 @@ def main():
             (directory / f"{model}.bin").write_bytes(
                 b"".join(t.to_bytes(2, "little") for t in tokens)
             )
-            results = measure(model, directory, arguments)
-            print(results["PyTorch fp32 eager"][0]["versions"])
-            table(model, results)
+            results, missing = measure(model, directory, arguments)
+            print(*sorted({r[0]["versions"] for r in results.values() if "versions" in r[0]}))
+            table(model, directory, results, missing)
 
 
 if __name__ == "__main__":

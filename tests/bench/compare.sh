@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Compares Spillway with PyTorch on this machine: tests/bench/compare.sh [--models LIST] [--rounds
-# N] [--bf16]
+# Compares Spillway with its peers on this machine: tests/bench/compare.sh [--models LIST] [--rounds
+# N] [--precisions bf16,fp32]
 #
-# Installs torch and transformers (gigabytes) into a virtual environment outside of the project,
+# Installs torch, transformers and, where it builds, deepspeed (gigabytes) into a virtual environment
+# outside of the project,
 # which is removed at the end; PEERS=DIR keeps it in DIR for the next time. Run it alone on the
 # machine. Not part of the tests.
 set -euo pipefail
@@ -16,6 +17,7 @@ fi
 if ! "$peers/bin/python" -c 'import torch, transformers' 2>/dev/null; then
   python3 -m venv "$peers"
   "$peers/bin/pip" install --quiet torch transformers numpy
+  "$peers/bin/pip" install --quiet deepspeed py-cpuinfo ninja || true  # listed as not run then
 fi
 
 cmake --preset release >/dev/null
