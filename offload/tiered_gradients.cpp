@@ -40,54 +40,6 @@ std::span<float> TieredStore::lend_gradient(UnitId unit_id) {
           static_cast<std::size_t>(unit.elements)};
 }
 
-void TieredStore::widen_gradient(std::byte const* stored, std::span<float> piece) const {
-  if (parts_.geometry.types.grad == DType::f32) {
-    copy_parallel(reinterpret_cast<std::byte*>(piece.data()), stored, piece.size_bytes(),
-                  parts_.stream);
-    return;
-  }
-  auto const* const narrow = reinterpret_cast<bf16 const*>(stored);
-  std::transform(narrow, narrow + piece.size(), piece.begin(),
-                 [](bf16 value) { return static_cast<float>(value); });
-}
-
-void TieredStore::take_gradient(UnitId unit_id, std::span<float> shard) {
-  auto const at = static_cast<std::size_t>(unit_id.get());
-  auto const& unit = parts_.geometry.units[at];
-  auto const& types = parts_.geometry.types;
-  if (!unit.spills(StateKind::grad, types))
-    return widen_gradient(host_kind(at, StateKind::grad), shard);
-  auto const offset = [&](Tile const& tile) {
-    return unit.spilled_offset(StateKind::grad, tile.elements, types);
-  };
-  auto const room = [&](Tile const& tile, SlotId slot) {
-    return slots_.bytes(slot).first(static_cast<std::size_t>(tile.elements) *
-                                    types.bytes(StateKind::grad));
-  };
-  auto const start = std::chrono::steady_clock::now();
-  auto const open = [&](Tile const& tile) {
-    slots_.settle(tile.id);
-    Reading reading{.slot = slots_.take(), .tickets = {}};
-    reading.tickets.push_back(parts_.engine->read(parts_.swap->file(tile.file),
-                                                  FileOffset{tile.offset + offset(tile)},
-                                                  room(tile, reading.slot)));
-    return reading;
-  };
-  Reading next = open(unit.tiles.front());
-  for (std::size_t i = 0; i < unit.tiles.size(); ++i) {
-    Tile const& tile = unit.tiles[i];
-    Reading current = std::move(next);
-    if (i + 1 < unit.tiles.size()) next = open(unit.tiles[i + 1]);
-    current.tickets.front().wait();
-    verify_part(tile, SpillPart::grad, room(tile, current.slot), offset(tile));
-    widen_gradient(room(tile, current.slot).data(),
-                   shard.subspan(static_cast<std::size_t>(tile.begin),
-                                 static_cast<std::size_t>(tile.elements)));
-    slots_.give_back(current.slot);
-  }
-  stall_s_ += seconds_since(start);
-}
-
 double TieredStore::put_gradient(UnitId unit_id, std::span<float> shard, train::GradientPart part) {
   auto const at = static_cast<std::size_t>(unit_id.get());
   auto const& unit = parts_.geometry.units[at];

@@ -66,7 +66,6 @@ class TieredStore : public train::StateStore, private TileWork {
   void release(int index) override;
   void end_pass() override;
   std::span<float> lend_gradient(UnitId unit) override;
-  void take_gradient(UnitId unit, std::span<float> shard) override;
   double put_gradient(UnitId unit, std::span<float> shard, train::GradientPart part) override;
   train::StoreMeters meters() const override;
 
@@ -102,7 +101,6 @@ class TieredStore : public train::StateStore, private TileWork {
                  std::span<std::byte> master_room, std::vector<io::Ticket>& tickets);
   void save_host_unit(std::size_t unit);
   void wait_saved(std::size_t unit);
-  void widen_gradient(std::byte const* stored, std::span<float> piece) const;
   void put_tile(std::span<float> piece, std::byte* stored, train::GradientPart part,
                 double& squares);
   void spill_gradient(UnitGeometry const& unit, std::span<float> shard, train::GradientPart part,

@@ -1,5 +1,5 @@
-// Matrix product through oneDNN, with bf16 natively where the processor has it and through fp32
-// elsewhere.
+// Matrix product: on packed tiles where the processor has AMX or AVX512_BF16, elsewhere through
+// oneDNN's sgemm or blocks widened to fp32.
 #pragma once
 
 #include <cstddef>

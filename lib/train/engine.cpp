@@ -25,11 +25,10 @@ std::size_t gradient_bytes(model::ModelSpec const& spec, UnitId unit, int ranks)
                   kAlignment);
 }
 
-// The head of a tied model accumulates for two units at once.
-std::size_t head_gradient_bytes(model::ModelSpec const& spec, int ranks) {
-  std::size_t bytes = gradient_bytes(spec, UnitId{narrow<int>(spec.units.size()) - 1}, ranks);
-  if (spec.config.tied_head) bytes += gradient_bytes(spec, UnitId{0}, ranks);
-  return bytes;
+// The gradient of a tied table accumulates from the head to the embedding, in memory of its own
+// beside the others'.
+std::size_t tied_gradient_bytes(model::ModelSpec const& spec, int ranks) {
+  return spec.config.tied_head ? gradient_bytes(spec, UnitId{0}, ranks) : 0;
 }
 
 }  // namespace
@@ -44,9 +43,10 @@ EngineSizes engine_sizes(model::ModelSpec const& spec, model::Decoder const& dec
   sizes.kept =
       blocks * wave * round_up(decoder.kept_bytes(options.micro, options.keep), kAlignment);
   sizes.workspace = round_up(decoder.workspace_bytes(options.micro, options.keep), kAlignment);
-  for (int unit = 0; unit < narrow<int>(spec.units.size()); ++unit)
+  int const first = spec.config.tied_head ? 1 : 0;
+  for (int unit = first; unit < narrow<int>(spec.units.size()); ++unit)
     sizes.gradients = std::max(sizes.gradients, gradient_bytes(spec, UnitId{unit}, ranks));
-  sizes.gradients = std::max(sizes.gradients, head_gradient_bytes(spec, ranks));
+  sizes.gradients += tied_gradient_bytes(spec, ranks);
   return sizes;
 }
 
@@ -132,16 +132,14 @@ void Engine::run_forward(Op const& op, std::span<model::Tokens const> wave) {
   parts_.store.release(op.fetch);
 }
 
-std::span<float> Engine::gradient_of(UnitId unit, std::size_t offset) {
-  if (options_.waves == 1 && parts_.comm.size() == 1) {
+std::span<float> Engine::gradient_of(UnitId unit) {
+  int const ranks = parts_.comm.size();
+  if (options_.waves == 1 && ranks == 1) {
     auto const stored = parts_.store.lend_gradient(unit);
     if (!stored.empty()) return stored;
   }
-  return own_gradient(unit, offset);
-}
-
-std::span<float> Engine::own_gradient(UnitId unit, std::size_t offset) {
-  return memory_->gradient(offset, padded_elements(parts_.spec, unit, parts_.comm.size()));
+  return memory_->gradient(unit.get() == 0 ? 0 : tied_gradient_bytes(parts_.spec, ranks),
+                           padded_elements(parts_.spec, unit, ranks));
 }
 
 void Engine::clear(std::span<float> values) {
@@ -172,8 +170,11 @@ void Engine::close_gradient(UnitId unit, std::span<float> accumulator, GradientP
   set_phase("reduction", unit);
   auto const ranks = static_cast<std::size_t>(parts_.comm.size());
   auto const size = div_exact(accumulator.size(), ranks);
-  auto const own =
-      accumulator.subspan(static_cast<std::size_t>(parts_.comm.rank().get()) * size, size);
+  auto own = accumulator.subspan(static_cast<std::size_t>(parts_.comm.rank().get()) * size, size);
+  if (options_.waves == 1) {
+    auto const stored = parts_.store.lend_gradient(unit);
+    if (!stored.empty()) own = stored;
+  }
   parts_.comm.reduce_scatter(accumulator, own, parts_.stream);
   set_phase("gradient write", unit);
   squares_[static_cast<std::size_t>(unit.get())] += parts_.store.put_gradient(unit, own, part);
@@ -184,15 +185,14 @@ void Engine::run_head(Op const& op, std::span<model::Tokens const> wave, bool wi
   model::UnitView embedding;
   if (tied) embedding = view(op.fetch_embedding, UnitId{0});
   model::UnitView head = view(op.fetch, op.unit);
-  std::span<float> head_gradient, embedding_gradient;
+  std::span<float> head_gradient;
   if (with_gradient) {
-    head_gradient = gradient_of(op.unit, 0);
+    head_gradient = gradient_of(op.unit);
     open_gradient(op.unit, head_gradient);
     head.gradient = head_gradient.data();
   }
   if (with_gradient && tied) {
-    embedding_gradient =
-        gradient_of(UnitId{0}, gradient_bytes(parts_.spec, op.unit, parts_.comm.size()));
+    auto const embedding_gradient = gradient_of(UnitId{0});
     open_gradient(UnitId{0}, embedding_gradient);
     embedding.gradient = embedding_gradient.data();
   }
@@ -213,12 +213,11 @@ void Engine::run_head(Op const& op, std::span<model::Tokens const> wave, bool wi
   if (!with_gradient) return;
   bool const last = op.wave == options_.waves - 1;
   close_gradient(op.unit, head_gradient, {.first = op.wave == 0, .last = last});
-  if (tied) close_gradient(UnitId{0}, embedding_gradient, {.first = op.wave == 0, .last = false});
 }
 
 void Engine::run_block_backward(Op const& op) {
   model::UnitView unit = view(op.fetch, op.unit);
-  auto const gradient = gradient_of(op.unit, 0);
+  auto const gradient = gradient_of(op.unit);
   open_gradient(op.unit, gradient);
   unit.gradient = gradient.data();
   set_phase("backward", op.unit);
@@ -236,23 +235,16 @@ void Engine::run_block_backward(Op const& op) {
 }
 
 void Engine::run_embed_backward(Op const& op, std::span<model::Tokens const> wave) {
-  // What the head has stored of a tied table is gone on with where it is all of the gradient;
-  // elsewhere the two are added up as wholes.
-  bool const tied = parts_.spec.config.tied_head;
-  bool const goes_on = tied && options_.waves == 1 && parts_.comm.size() == 1;
-  auto const gradient = goes_on || !tied ? gradient_of(op.unit, 0) : own_gradient(op.unit, 0);
-  if (!goes_on)
-    clear(gradient);
-  else if (parts_.store.lend_gradient(op.unit).empty())
-    parts_.store.take_gradient(op.unit, gradient);
+  // Of a tied table the gradient is gone on with where the head has left it.
+  auto const gradient = gradient_of(op.unit);
+  if (!parts_.spec.config.tied_head) clear(gradient);
   set_phase("backward", op.unit);
   auto const blocks = static_cast<std::size_t>(parts_.spec.config.layers);
   for (std::size_t micro = 0; micro < wave.size(); ++micro)
     parts_.decoder.embed_backward({.weights = nullptr, .gradient = gradient.data()}, wave[micro],
                                   options_.micro, memory_->boundary(blocks + 1, micro),
                                   parts_.stream);
-  bool const first = op.wave == 0 && (goes_on || !tied);
-  close_gradient(op.unit, gradient, {.first = first, .last = op.wave == options_.waves - 1});
+  close_gradient(op.unit, gradient, {.first = op.wave == 0, .last = op.wave == options_.waves - 1});
 }
 
 void Engine::begin(Schedule const& schedule) {

@@ -97,10 +97,9 @@ class Engine {
   void run_head(Op const& op, std::span<model::Tokens const> wave, bool with_gradient);
   void run_block_backward(Op const& op);
   void run_embed_backward(Op const& op, std::span<model::Tokens const> wave);
-  /// Where a unit's gradient accumulates: in the store itself if it lends it, else `offset` bytes
-  /// into the engine's memory.
-  std::span<float> gradient_of(UnitId unit, std::size_t offset);
-  std::span<float> own_gradient(UnitId unit, std::size_t offset);
+  /// Where a unit's gradient accumulates: in the store itself where it lends it, else in the
+  /// engine's memory.
+  std::span<float> gradient_of(UnitId unit);
   void clear(std::span<float> values);
   /// Zeros where backward only adds.
   void open_gradient(UnitId unit, std::span<float> accumulator);

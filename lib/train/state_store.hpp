@@ -57,11 +57,9 @@ class StateStore {
   /// All fetches have been released. Write-backs may still be under way.
   virtual void end_pass() = 0;
 
-  /// Where put_gradient would keep a shard as it is, in fp32 in host memory: that memory, to
-  /// accumulate the only part of the gradient in. put_gradient then gets this very span. Else empty.
+  /// Where put_gradient would keep a shard as it is, in fp32 in host memory: that memory, to make
+  /// the only part of the gradient in. put_gradient then gets this very span. Else empty.
   virtual std::span<float> lend_gradient(UnitId unit) = 0;
-  /// The stored gradient of a unit, as put_gradient left it in `shard`, to go on with.
-  virtual void take_gradient(UnitId unit, std::span<float> shard) = 0;
   /// Takes this rank's shard of a unit's reduced gradient; returns its sum of squares when it is
   /// complete, else 0. `shard` may be rounded in place to the gradient's type.
   virtual double put_gradient(UnitId unit, std::span<float> shard, GradientPart part) = 0;

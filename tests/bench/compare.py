@@ -237,16 +237,17 @@ def ratios(model, directory, precision, speed, results):
     best = max(peers, key=lambda name: statistics.median(speed[name]))
     ratio = statistics.median(mine / other for mine, other in zip(speed[ours], speed[best]))
     rss = {n: statistics.median(r["rss_bytes"] for r in results[n]) for n in (ours, best)}
-    print(f"\n{precision}: {ratio:.2f} times the faster of PyTorch's, in {rss[ours] / rss[best]:.2f} of")
-    print("its memory", end="")
+    memory = rss[ours] / rss[best]
+    words = [f"{ratio:.2f} times the faster of PyTorch's, in {memory:.2f} of its memory"]
     two = f"Spillway, 2 ranks x 1 thread {precision}"
     if two in speed:
         share = statistics.median(a / b for a, b in zip(speed[two], speed[ours]))
-        print(f"; two ranks of one thread reach {share:.2f} of one of two", end="")
+        words.append(f"two ranks of one thread reach {share:.2f} of one of two")
     bound = gemm_bound(model, directory, precision)
     if bound:
-        print(f"; {statistics.median(speed[ours]) / bound:.2f} of the GEMM bound ({bound:.0f})", end="")
-    print(".")
+        reached = statistics.median(speed[ours]) / bound
+        words.append(f"{reached:.2f} of the GEMM bound of {bound:.0f} tokens/s")
+    print(f"\n{precision}: {'; '.join(words)}.")
 
 
 def main():

@@ -2,10 +2,9 @@
 # Compares Spillway with its peers on this machine: tests/bench/compare.sh [--models LIST] [--rounds
 # N] [--precisions bf16,fp32]
 #
-# Installs torch, transformers and, where it builds, deepspeed (gigabytes) into a virtual environment
-# outside of the project,
-# which is removed at the end; PEERS=DIR keeps it in DIR for the next time. Run it alone on the
-# machine. Not part of the tests.
+# Installs torch, transformers and, where it builds, deepspeed (gigabytes) into a virtual
+# environment outside of the project, which is removed at the end; PEERS=DIR keeps it in DIR for the
+# next time. Run it alone on the machine. Not part of the tests.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

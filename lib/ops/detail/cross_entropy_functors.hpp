@@ -42,7 +42,8 @@ struct ObserveRow {
     double const fresh =
         here ? sum(0, target) + sum(target + 1, part.columns) : sum(0, part.columns);
     if (here) state.target[row] = logits[target];
-    state.others[row] = state.others[row] * static_cast<double>(softmax_exp(before - largest)) + fresh;
+    state.others[row] =
+        state.others[row] * static_cast<double>(softmax_exp(before - largest)) + fresh;
     state.maximum[row] = largest;
   }
 };
@@ -80,7 +81,8 @@ struct LogitsGradientRow {
         others + std::exp(static_cast<double>(state.target[row]) - static_cast<double>(largest));
     float const factor = static_cast<float>(static_cast<double>(scale) / sum);
 #pragma omp simd
-    for (std::int64_t v = 0; v < columns; ++v) store(to[v], factor * softmax_exp(logits[v] - largest));
+    for (std::int64_t v = 0; v < columns; ++v)
+      store(to[v], factor * softmax_exp(logits[v] - largest));
     std::int64_t const target = part.targets[row] - part.first;
     if (target < 0 || target >= columns) return;
     // p - 1 as minus the sum of the others: no cancellation where p is close to 1.

@@ -1,6 +1,7 @@
-"""DeepSpeed ZeRO-3 on a GPT-2 configuration, on the CPU: deepspeed_train.py CONFIG BATCH SEQ STEPS bf16
+"""DeepSpeed ZeRO-3 on a GPT-2 configuration, on the CPU: deepspeed_train.py CONFIG BATCH SEQ STEPS
 
-One process, all state in memory, random weights and tokens. Prints one JSON line, as torch_train.py.
+One process, bf16, all state in memory, random weights and tokens. Prints one JSON line, as
+torch_train.py does.
 """
 
 import json
