@@ -1,6 +1,7 @@
 // The benchmarks of `spillway bench`: this machine's limits beside what the program reaches.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -54,11 +55,19 @@ double fastest(int rounds, Work const& work) {
   return best;
 }
 
-/// GB/s of `n` elements in this machine's memory, counted plainly: what is read and written by the
-/// program. `moved` counts the reading of lines that are written, too.
+/// GB/s of arrays of `n` elements, a multiple of 4, counted plainly: what the program reads and
+/// writes. A store through the caches first reads the line it writes, unless the processor knows
+/// better; one past the caches never does, so its plain count is what moves.
 struct MemorySpeed {
-  double read = 0, copy = 0, triad = 0, triad_moved = 0;
+  double read = 0, copy = 0, triad = 0, triad_past = 0;
+  double copy_moved() const { return copy * 3 / 2; }    // if the lines are read
+  double triad_moved() const { return triad * 4 / 3; }  // if the lines are read
+  /// What memory moves at most, to measure others by.
+  double limit() const { return std::max(triad_moved(), triad_past); }
 };
 MemorySpeed measure_memory(std::int64_t n, int threads, int rounds);
+
+/// Bytes that no cache here holds, nor half of free memory.
+std::int64_t bytes_past_caches();
 
 }  // namespace spillway::app

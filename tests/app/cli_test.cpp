@@ -1,6 +1,8 @@
 // The program itself: exit codes, messages and outputs of the commands that need no MPI.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "tests/app/process.hpp"
@@ -122,13 +124,21 @@ TEST(cli, bench_io_measures_and_verifies) {
 
 TEST(cli, bench_memory_and_adam_count_what_they_move) {
   auto const memory = nlohmann::json::parse(spillway("bench memory --mib=4 --json").out);
-  for (char const* key : {"read_gb_per_s", "copy_gb_per_s", "triad_gb_per_s"})
+  for (char const* key :
+       {"read_gb_per_s", "copy_gb_per_s", "triad_gb_per_s", "triad_past_caches_gb_per_s"})
     EXPECT_GT(memory[key].get<double>(), 0) << key;
+  EXPECT_EQ(memory["mib"], 4);
   EXPECT_NEAR(memory["triad_moved_gb_per_s"].get<double>() / memory["triad_gb_per_s"].get<double>(),
               4.0 / 3, 1e-9);
   auto const adam = nlohmann::json::parse(spillway("bench adam --parameters=1 --json").out);
-  for (char const* key : {"bf16_gb_per_s", "fp32_gb_per_s", "triad_gb_per_s"})
-    EXPECT_GT(adam[key].get<double>(), 0) << key;
+  double const limit = std::max(adam["triad_gb_per_s"].get<double>() * 4 / 3,
+                                adam["triad_past_caches_gb_per_s"].get<double>());
+  for (std::string const type : {"bf16", "fp32"}) {
+    double const moved = adam[type + "_gb_per_s"].get<double>();
+    EXPECT_GT(moved, 0) << type;
+    EXPECT_NEAR(adam[type + "_of_triad"].get<double>(), moved / limit, 1e-9) << type;
+  }
+  EXPECT_EQ(adam["parameters"], 1'000'000);
   EXPECT_EQ(spillway("bench memory --mib=0").code, 2);
   EXPECT_EQ(spillway("bench adam --threads=none").code, 2);
 }
