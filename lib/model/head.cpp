@@ -26,6 +26,16 @@ LinearPlace find_projection(ModelSpec const& spec) {
 
 }  // namespace
 
+/// Even parts, so that at most two shapes of product occur in each direction.
+HeadCut cut_head(std::int64_t rows, std::int64_t vocabulary) {
+  std::int64_t const most = std::clamp(kKeptLogits / vocabulary, kMostRows / 2, kMostRows);
+  HeadCut cut{.rows = div_ceil(rows, div_ceil(rows, most)), .columns = 0};
+  std::int64_t const columns = std::max(kLeastColumns, kLogits / cut.rows);
+  std::int64_t const parts = div_ceil(vocabulary, columns);
+  cut.columns = std::min(vocabulary, round_up(div_ceil(vocabulary, parts), kGrain));
+  return cut;
+}
+
 template <class T>
 Head<T>::Head(ModelSpec const& spec)
     : tied_(spec.config.tied_head),
@@ -33,17 +43,11 @@ Head<T>::Head(ModelSpec const& spec)
       norm_(spec.config, spec.layout(head_unit(spec)), model_names(spec.config.family).final_norm),
       projection_(find_projection(spec)) {}
 
-/// Even parts, so that at most two shapes of product occur in each direction.
 template <class T>
 auto Head<T>::cut(std::int64_t rows, Logits logits) const -> Cut {
-  std::int64_t const vocabulary = projection_.out();
   // The same whether logits are kept or not: the rows that meet at once show in the last bits.
-  std::int64_t const most = std::clamp(kKeptLogits / vocabulary, kMostRows / 2, kMostRows);
-  Cut cut{.rows = div_ceil(rows, div_ceil(rows, most)), .columns = 0, .logits = logits};
-  std::int64_t const columns = std::max(kLeastColumns, kLogits / cut.rows);
-  std::int64_t const parts = div_ceil(vocabulary, columns);
-  cut.columns = std::min(vocabulary, round_up(div_ceil(vocabulary, parts), kGrain));
-  return cut;
+  HeadCut const even = cut_head(rows, projection_.out());
+  return {.rows = even.rows, .columns = even.columns, .logits = logits};
 }
 
 template <class T>

@@ -23,6 +23,12 @@ struct HeadUnits {
 
 enum class Logits { kept, recomputed };
 
+/// Rows and columns of the vocabulary that are worked on at once.
+struct HeadCut {
+  std::int64_t rows, columns;
+};
+HeadCut cut_head(std::int64_t rows, std::int64_t vocabulary);
+
 template <class T>
 class Head {
  public:

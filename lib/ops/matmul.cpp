@@ -79,13 +79,14 @@ void matmul(MatmulArgs const& args, device::Stream& stream) {
   }
 }
 
-void matmul_by_onednn(MatmulArgs const& args, device::Stream& stream) {
-  if (args.a.type == DType::f32) return detail::matmul_sgemm(args, stream);
-  detail::matmul_primitive(args, stream);
+void matmul_by_onednn(MatmulArgs const& args, OneDnnWay way, device::Stream& stream) {
+  if (way == OneDnnWay::primitive) return detail::matmul_primitive(args, stream);
+  expect(args.a.type == DType::f32, "oneDNN's BLAS call has products of fp32 only");
+  detail::matmul_sgemm(args, stream);
 }
 
-std::size_t matmul_by_onednn_scratch_bytes(MatmulArgs const& args, int threads) {
-  return args.a.type == DType::f32 ? 0 : detail::matmul_primitive_scratch_bytes(args, threads);
+std::size_t matmul_by_onednn_scratch_bytes(MatmulArgs const& args, OneDnnWay way, int threads) {
+  return way == OneDnnWay::blas ? 0 : detail::matmul_primitive_scratch_bytes(args, threads);
 }
 
 std::size_t matmul_scratch_bytes(MatmulArgs const& args, int threads) {

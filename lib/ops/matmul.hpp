@@ -34,9 +34,10 @@ struct MatmulArgs {
 void matmul(MatmulArgs const& args, device::Stream& stream);
 
 /// The same by oneDNN alone, to compare with; no part of training where `matmul` has a way of its
-/// own. bf16 needs a processor with AVX512_BF16.
-void matmul_by_onednn(MatmulArgs const& args, device::Stream& stream);
-std::size_t matmul_by_onednn_scratch_bytes(MatmulArgs const& args, int threads);
+/// own. Its BLAS call has fp32 only, its primitives bf16 too on a processor with AVX512_BF16.
+enum class OneDnnWay { blas, primitive };
+void matmul_by_onednn(MatmulArgs const& args, OneDnnWay way, device::Stream& stream);
+std::size_t matmul_by_onednn_scratch_bytes(MatmulArgs const& args, OneDnnWay way, int threads);
 
 /// Scratch that matmul takes from a stream of so many threads (0: as many as processors) for these
 /// shapes and types; with bf16 some MiB a thread.

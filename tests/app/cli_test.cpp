@@ -155,16 +155,65 @@ TEST(cli, bench_gemm_has_every_product_of_a_step) {
   auto const all = nlohmann::json::parse(finished.out);
   // q|k|v, out, gate, up, down and the head, three products each: 6 flops a weight and token.
   EXPECT_EQ(all["products"].size(), 18u);
-  double flops = 0;
-  for (auto const& product : all["products"])
-    flops += 2 * product["count"].get<double>() * product["M"].get<double>() *
-             product["N"].get<double>() * product["K"].get<double>();
+  double flops = 0, seconds = 0;
+  for (auto const& product : all["products"]) {
+    double const once =
+        2 * product["M"].get<double>() * product["N"].get<double>() * product["K"].get<double>();
+    flops += product["count"].get<double>() * once;
+    seconds +=
+        product["count"].get<double>() * once * 1e-9 / product["onednn_gflops"].get<double>();
+    EXPECT_NEAR(product["ratio"].get<double>(),
+                product["spillway_gflops"].get<double>() / product["onednn_gflops"].get<double>(),
+                1e-6);
+  }
   double const weights = 2 * (32 * 64 + 32 * 32 + 3 * 32 * 48) + 32 * 3000;
   EXPECT_NEAR(flops, 6 * weights * 32, 1);
+  EXPECT_NEAR(all["onednn_s"].get<double>(), seconds, 1e-9);
+  EXPECT_NEAR(all["onednn_tokens_per_s"].get<double>(), 32 / seconds, 1e-3 / seconds);
   EXPECT_GT(all["onednn_s"].get<double>(), 0);
   EXPECT_EQ(spillway("bench gemm --dtype=fp16").code, 2);
   EXPECT_EQ(spillway("bench gemm --config=/no/such/file").code, 3);
   EXPECT_EQ(spillway("bench gem").code, 2);
+}
+
+TEST(cli, bench_gemm_cuts_a_step_as_the_model_does) {
+  test::TempDir const temp;
+  auto const products = [&](std::string const& text, std::string const& flags) {
+    std::string const config = temp.path() / "config.json";
+    test::write_file(config, text);
+    Finished const finished =
+        spillway("bench gemm --config='" + config + "' --rounds=1 --json " + flags);
+    EXPECT_EQ(finished.code, 0) << finished.err;
+    auto const all = nlohmann::json::parse(finished.out);
+    std::map<std::string, nlohmann::json> named;
+    for (auto const& product : all["products"]) named[product["name"]] = product;
+    return named;
+  };
+  // Three projections, one product, with biases too.
+  auto const together = products(R"({"model_type": "qwen2", "vocab_size": 300, "hidden_size": 32,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+      "intermediate_size": 48, "max_position_embeddings": 64})",
+                                 "--batch=1 --seq=16 --dtype=fp32");
+  EXPECT_EQ(together.at("qkv")["N"], 32 + 2 * 16);
+  // 4,096 rows of 50,257 logits are more than may be kept: four times 1,024 rows.
+  auto const large = products(R"({"model_type": "gpt2", "vocab_size": 50257, "n_positions": 1024,
+      "n_embd": 16, "n_layer": 1, "n_head": 2})",
+                              "--batch=4 --seq=1024 --dtype=fp32");
+  EXPECT_EQ(large.at("head")["M"], 1024);
+  EXPECT_EQ(large.at("head dW")["K"], 1024);
+  EXPECT_EQ(large.at("up")["M"], 4096);
+}
+
+TEST(cli, bench_gemm_refuses_a_mixture_of_experts) {
+  test::TempDir const temp;
+  std::string const config = temp.path() / "config.json";
+  test::write_file(config, R"({"model_type": "mixtral", "vocab_size": 300, "hidden_size": 32,
+      "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+      "intermediate_size": 48, "max_position_embeddings": 64, "num_local_experts": 4,
+      "num_experts_per_tok": 2})");
+  Finished const finished = spillway("bench gemm --config='" + config + "'");
+  EXPECT_EQ(finished.code, 2);
+  EXPECT_TRUE(contains(finished.err, "mixture of experts")) << finished.err;
 }
 
 TEST(cli, tokenize_writes_bytes_as_tokens) {
