@@ -1,7 +1,7 @@
 """Runs peers and Spillway alternately on the same models, prints a table; for compare.sh.
 
-PyTorch runs the model code of Hugging Face transformers, eager and compiled. A peer that cannot be
-run is listed with the reason.
+PyTorch runs the model code of Hugging Face transformers, eager and compiled; llm.c takes part where
+LLMC names its folder (see peers/llmc_train.py). What cannot be run is listed with the reason.
 """
 
 import argparse
@@ -11,6 +11,7 @@ import pathlib
 import platform
 import random
 import re
+import shutil
 import statistics
 import subprocess
 import sys
@@ -42,9 +43,35 @@ MODELS = {
         4,
         1024,
     ),
+    "llama-100M": (
+        dict(
+            model_type="llama",
+            architectures=["LlamaForCausalLM"],
+            vocab_size=32000,
+            hidden_size=768,
+            intermediate_size=2048,
+            num_hidden_layers=8,
+            num_attention_heads=12,
+            num_key_value_heads=4,
+            max_position_embeddings=1024,
+            rms_norm_eps=1e-5,
+            rope_theta=10000.0,
+            tie_word_embeddings=False,
+            bos_token_id=0,
+            eos_token_id=0,
+        ),
+        4,
+        256,
+    ),
     "quickstart": (
         dict(GPT2, vocab_size=257, n_positions=256, n_embd=320, n_layer=8, n_head=5),
         8,
+        256,
+    ),
+    # The same 10 million parameters with a short step: what counts is when the first one ends.
+    "start-10M": (
+        dict(GPT2, vocab_size=257, n_positions=256, n_embd=320, n_layer=8, n_head=5),
+        1,
         256,
     ),
 }
@@ -63,6 +90,29 @@ def processor():
     return f"{name}, {len(os.sched_getaffinity(0))} threads, {' '.join(wide)}"
 
 
+def half_of_threads():
+    return max(1, len(os.sched_getaffinity(0)) // 2)
+
+
+class Others:
+    """What processes that are not ours take of the processors, since this was made."""
+
+    def __init__(self):
+        self.begin = self.now()
+
+    @staticmethod
+    def now():
+        with open("/proc/stat") as file:
+            ticks = [int(word) for word in file.readline().split()[1:9]]
+        own = os.times()
+        busy = (sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK")
+        return busy - sum(own[:4]), own.elapsed
+
+    def share(self):
+        (busy, clock), (busy_before, clock_before) = self.now(), self.begin
+        return max(0, busy - busy_before) / (clock - clock_before) / os.cpu_count()
+
+
 def environment():
     result = dict(os.environ, OMP_NUM_THREADS=str(len(os.sched_getaffinity(0))))
     if os.geteuid() == 0:
@@ -70,15 +120,12 @@ def environment():
     return result
 
 
-def peak_of(process):
-    """Waits for a process; its exit code, peak resident bytes as the kernel counts them."""
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, usage.ru_maxrss * 1024
-
-
 class NotRun(Exception):
-    """A peer that is not here, or does not run here."""
+    """What is not here, or does not run here."""
+
+    def __init__(self, text):
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        super().__init__(lines[-1] if lines else "no message")
 
 
 def peer(script, model, directory, steps, modes):
@@ -89,7 +136,7 @@ def peer(script, model, directory, steps, modes):
         list(map(str, command)), capture_output=True, text=True, env=environment()
     )
     if done.returncode != 0:
-        raise NotRun((done.stderr.strip().splitlines() or ["no message"])[-1])
+        raise NotRun(done.stderr or f"ended with {done.returncode}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -101,8 +148,29 @@ def deepspeed(*arguments):
     return peer("deepspeed_train.py", *arguments)
 
 
+def llmc(*arguments):
+    return peer("llmc_train.py", *arguments)
+
+
+def watch(process, metrics):
+    """When the first step was written (None: never), exit code, peak resident bytes."""
+    began, first, pid = time.perf_counter(), None, 0
+    while pid == 0:
+        pid, status, usage = os.wait4(process.pid, 0 if first else os.WNOHANG)
+        if first is None and metrics.exists() and metrics.stat().st_size > 0:
+            first = time.perf_counter() - began
+        elif pid == 0:
+            time.sleep(0.001)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return first, process.returncode, usage.ru_maxrss * 1024
+
+
 def spillway(model, directory, steps, options, ranks=1):
     _, batch, length = MODELS[model]
+    if ranks > batch:
+        raise NotRun(f"{ranks} ranks have no {batch} sequences")
+    if ranks > 1 and not shutil.which("mpirun"):
+        raise NotRun("no mpirun")
     launcher = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", str(ranks)]
     with tempfile.TemporaryDirectory(dir=directory) as run:
         nvme = pathlib.Path(run) / "nvme"
@@ -120,20 +188,15 @@ def spillway(model, directory, steps, options, ranks=1):
             "--optim.lr=1e-4",
             *(option.format(nvme=nvme, batch=batch, half=batch // 2) for option in options),
         ]
-        began = time.perf_counter()
+        metrics = pathlib.Path(run) / "run" / "metrics.jsonl"
         with tempfile.TemporaryFile("w+") as errors:
             process = subprocess.Popen(
                 command, stdout=subprocess.DEVNULL, stderr=errors, env=environment()
             )
-            metrics, first = pathlib.Path(run) / "run" / "metrics.jsonl", None
-            while first is None and process.poll() is None:
-                if metrics.exists() and metrics.stat().st_size > 0:
-                    first = time.perf_counter() - began
-                time.sleep(0.001)
-            code, peak = peak_of(process) if process.returncode is None else (process.returncode, 0)
-            if code != 0:
+            first, code, peak = watch(process, metrics)
+            if code != 0 or first is None:
                 errors.seek(0)
-                raise SystemExit(f"{' '.join(command)} ended with {code}:\n{errors.read()}")
+                raise NotRun(errors.read() or f"ended with {code}")
         lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     seconds = [line["step_ms"] / 1000 for line in lines]
     if ranks > 1:  # of all ranks; a launcher's own is nothing
@@ -162,20 +225,27 @@ def variants(precisions):
         add("PyTorch compile", torch, [*modes, "compile"])
         if precision == "bf16":
             add("DeepSpeed ZeRO-3", deepspeed, modes)
+        else:
+            add("llm.c", llmc, modes)
         add("Spillway, memory", spillway, [*memory, *typed, whole])
         add("Spillway, all on disk", spillway, [*disk, *typed, whole])
-        two = [*memory, *typed, "--train.micro_batch={half}", "--train.threads=1"]
-        add("Spillway, 2 ranks x 1 thread", spillway, two, 2)
+        two = [
+            *memory,
+            *typed,
+            "--train.micro_batch={half}",
+            f"--train.threads={half_of_threads()}",
+        ]
+        add("Spillway, 2 ranks", spillway, two, 2)
     return result
 
 
 def measure(model, directory, arguments):
-    """{variant: [result of each round]}; within a round the variants run one after another."""
+    """{variant: [result of each round]}, {variant: why not}. Every other round goes backwards."""
     chosen = variants(arguments.precisions.split(","))
     results = {name: [] for name in chosen}
     missing = {}
     for round_number in range(arguments.rounds):
-        for name, run in chosen.items():
+        for name in list(chosen)[:: -1 if round_number % 2 else 1]:
             if name in missing:
                 continue
             print(
@@ -183,10 +253,12 @@ def measure(model, directory, arguments):
                 file=sys.stderr,
             )
             try:
-                results[name].append(run(model, directory, arguments.steps))
+                results[name].append(chosen[name](model, directory, arguments.steps))
             except NotRun as reason:
                 missing[name] = str(reason)
-    return {name: rounds for name, rounds in results.items() if rounds}, missing
+    for name in missing:  # one that stopped running would have fewer rounds than the rest
+        del results[name]
+    return results, missing
 
 
 def gemm_bound(model, directory, precision):
@@ -202,7 +274,9 @@ def gemm_bound(model, directory, precision):
         "--json",
     ]
     done = subprocess.run(command, capture_output=True, text=True, env=environment())
-    return json.loads(done.stdout)["onednn_tokens_per_s"] if done.returncode == 0 else None
+    if done.returncode != 0:
+        raise NotRun(done.stderr)
+    return json.loads(done.stdout)["onednn_tokens_per_s"]
 
 
 def table(model, directory, results, missing):
@@ -232,22 +306,39 @@ def ratios(model, directory, precision, speed, results):
     """Of each round, so that what disturbs the machine disturbs both sides."""
     ours = f"Spillway, memory {precision}"
     peers = [n for n in speed if n.startswith("PyTorch") and n.endswith(precision)]
-    if ours not in speed or not peers:
+    if ours not in speed:
         return
-    best = max(peers, key=lambda name: statistics.median(speed[name]))
-    ratio = statistics.median(mine / other for mine, other in zip(speed[ours], speed[best]))
-    rss = {n: statistics.median(r["rss_bytes"] for r in results[n]) for n in (ours, best)}
-    memory = rss[ours] / rss[best]
-    words = [f"{ratio:.2f} times the faster of PyTorch's, in {memory:.2f} of its memory"]
-    two = f"Spillway, 2 ranks x 1 thread {precision}"
+    print(f"\n{precision}:")
+    if peers:
+        best = max(peers, key=lambda name: statistics.median(speed[name]))
+        ratio = statistics.median(mine / other for mine, other in zip(speed[ours], speed[best]))
+        rss = {n: statistics.median(r["rss_bytes"] for r in results[n]) for n in (ours, best)}
+        print(f"  {ratio:.2f} times {best}, the faster of PyTorch's, in ", end="")
+        print(f"{rss[ours] / rss[best]:.2f} of its memory")
+    else:
+        print("  no PyTorch to compare with (see above)")
+    two = f"Spillway, 2 ranks {precision}"
     if two in speed:
         share = statistics.median(a / b for a, b in zip(speed[two], speed[ours]))
-        words.append(f"two ranks of one thread reach {share:.2f} of one of two")
-    bound = gemm_bound(model, directory, precision)
-    if bound:
-        reached = statistics.median(speed[ours]) / bound
-        words.append(f"{reached:.2f} of the GEMM bound of {bound:.0f} tokens/s")
-    print(f"\n{precision}: {'; '.join(words)}.")
+        each = half_of_threads()
+        print(f"  two ranks of {each} threads each reach {share:.0%} of one rank of {2 * each}")
+    try:
+        bound = gemm_bound(model, directory, precision)
+        share = statistics.median(speed[ours]) / bound
+        print(f"  {share:.0%} of the GEMM bound, {bound:.0f} tokens/s by oneDNN's products alone")
+    except NotRun as reason:
+        print(f"  GEMM bound: not run: {reason}")
+
+
+def write_inputs(model, directory, steps):
+    config, batch, length = MODELS[model]
+    (directory / f"{model}.json").write_text(json.dumps(config))
+    generator = random.Random(1)
+    tokens = (
+        generator.randrange(config["vocab_size"]).to_bytes(2, "little")
+        for _ in range(batch * length * steps + 1)
+    )
+    (directory / f"{model}.bin").write_bytes(b"".join(tokens))
 
 
 def main():
@@ -257,6 +348,12 @@ def main():
     parser.add_argument("--steps", type=int, default=6, help="the fastest after the first counts")
     parser.add_argument("--precisions", default="bf16,fp32")
     arguments = parser.parse_args()
+    if arguments.steps < 2 or arguments.rounds < 1:
+        parser.error("at least two steps and one round are needed")
+    for model in arguments.models.split(","):
+        if model not in MODELS:
+            parser.error(f"no model {model} (there are {', '.join(MODELS)})")
+    broken = False
     with tempfile.TemporaryDirectory(prefix="spillway-compare-") as name:
         directory = pathlib.Path(name)
         versions = subprocess.run(
@@ -264,19 +361,16 @@ def main():
         ).stdout
         print(f"Processor: {processor()}\nKernel: {platform.release()}\n{versions.strip()}")
         for model in arguments.models.split(","):
-            config, batch, length = MODELS[model]
-            (directory / f"{model}.json").write_text(json.dumps(config))
-            generator = random.Random(1)
-            tokens = (
-                generator.randrange(config["vocab_size"])
-                for _ in range(batch * length * arguments.steps + 1)
-            )
-            (directory / f"{model}.bin").write_bytes(
-                b"".join(t.to_bytes(2, "little") for t in tokens)
-            )
+            write_inputs(model, directory, arguments.steps)
+            others = Others()
             results, missing = measure(model, directory, arguments)
+            share = others.share()
+            broken |= any(name.startswith("Spillway, memory") for name in missing)
             print(*sorted({r[0]["versions"] for r in results.values() if "versions" in r[0]}))
             table(model, directory, results, missing)
+            if share > 0.05:
+                print(f"\nNot to be trusted: others used {share:.0%} of the processors meanwhile.")
+    sys.exit(1 if broken else 0)
 
 
 if __name__ == "__main__":

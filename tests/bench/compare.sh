@@ -4,7 +4,8 @@
 #
 # Installs torch, transformers and, where it builds, deepspeed (gigabytes) into a virtual
 # environment outside of the project, which is removed at the end; PEERS=DIR keeps it in DIR for the
-# next time. Run it alone on the machine. Not part of the tests.
+# next time. LLMC=DIR adds llm.c (peers/llmc_train.py says how it has to be built). Run it alone on
+# the machine. Not part of the tests.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

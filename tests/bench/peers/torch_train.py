@@ -1,4 +1,4 @@
-"""PyTorch on a GPT-2 configuration: torch_train.py CONFIG BATCH SEQ STEPS [bf16] [compile]
+"""PyTorch on a config.json: torch_train.py CONFIG BATCH SEQ STEPS [bf16] [compile]
 
 One process, AdamW (fused), clipping at 1, random weights and tokens. Prints one JSON line: seconds
 of every step, when the first one began after the start of the process, peak resident bytes,
@@ -29,8 +29,8 @@ def main():
 
     torch.manual_seed(0)
     with open(config_file) as file:
-        config = transformers.GPT2Config(**{**json.load(file), "use_cache": False})
-    model = transformers.GPT2LMHeadModel(config).train()
+        config = transformers.AutoConfig.for_model(**{**json.load(file), "use_cache": False})
+    model = transformers.AutoModelForCausalLM.from_config(config).train()
     run = torch.compile(model) if "compile" in modes else model
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True
