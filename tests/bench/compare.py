@@ -275,7 +275,7 @@ def gemm_bound(model, directory, precision):
     ]
     done = subprocess.run(command, capture_output=True, text=True, env=environment())
     if done.returncode != 0:
-        raise NotRun(done.stderr)
+        raise NotRun(done.stderr or f"ended with {done.returncode}")
     return json.loads(done.stdout)["onednn_tokens_per_s"]
 
 
