@@ -183,7 +183,10 @@ std::size_t matmul_blocks_scratch_bytes(MatmulArgs const& args, int threads) {
 }
 
 std::size_t matmul_blocks_scratch_bound(int threads) {
-  return buffer_bytes(Blocks(kMostM, kMostN, 1)) * static_cast<std::size_t>(threads);
+  std::size_t const one = scratch_bytes<float>(kPanelM * kStepK) +
+                          scratch_bytes<float>(kMostN * kStepK) +
+                          scratch_bytes<float>(kMostM * kMostN);
+  return one * static_cast<std::size_t>(threads);
 }
 
 void matmul_bf16_blocks(MatmulArgs const& args, device::Stream& stream, Isa isa) {

@@ -247,6 +247,8 @@ TEST(Matmul, a_bound_of_scratch_holds_for_every_smaller_product) {
           args.M = M;
           args.K = K;
           EXPECT_LE(matmul_scratch_bytes(args, 2), bound) << M << ' ' << K;
+          EXPECT_LE(detail::matmul_blocks_scratch_bytes(args, 2),
+                    detail::matmul_blocks_scratch_bound(2));
         }
     }
 }
