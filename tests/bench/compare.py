@@ -1,6 +1,7 @@
 """Runs peers and Spillway alternately on the same models, prints a table; for compare.sh.
 
-PyTorch runs the model code of Hugging Face transformers, eager and compiled; llm.c takes part where
+PyTorch runs the model code of Hugging Face transformers, and of a GPT-2 plain modules of our own,
+each eager and compiled; llm.c takes part where
 LLMC names its folder (see peers/llmc_train.py). What cannot be run is listed with the reason.
 """
 
@@ -75,6 +76,9 @@ MODELS = {
         256,
     ),
 }
+
+# Model code that PyTorch runs, with the words that torch_train.py takes for it.
+PYTORCH = {"PyTorch Hugging Face": [], "PyTorch plain": ["plain"]}
 
 
 def processor():
@@ -221,8 +225,9 @@ def variants(precisions):
         def add(name, run, *more, precision=precision):
             result[f"{name} {precision}"] = lambda *a: run(*a, *more)
 
-        add("PyTorch eager", torch, modes)
-        add("PyTorch compile", torch, [*modes, "compile"])
+        for code, more in PYTORCH.items():
+            add(f"{code} eager", torch, [*modes, *more])
+            add(f"{code} compile", torch, [*modes, *more, "compile"])
         if precision == "bf16":
             add("DeepSpeed ZeRO-3", deepspeed, modes)
         else:
@@ -302,21 +307,27 @@ def table(model, directory, results, missing):
         ratios(model, directory, precision, speed, results)
 
 
+def beside_pytorch(code, ours, precision, speed, results):
+    """Beside the faster of eager and compiled."""
+    peers = [n for n in speed if n.startswith(code) and n.endswith(precision)]
+    if not peers:
+        print(f"  no {code} to compare with (see above)")
+        return
+    best = max(peers, key=lambda name: statistics.median(speed[name]))
+    ratio = statistics.median(mine / other for mine, other in zip(speed[ours], speed[best]))
+    rss = {n: statistics.median(r["rss_bytes"] for r in results[n]) for n in (ours, best)}
+    print(f"  {ratio:.2f} times {best}, the faster of that code, in ", end="")
+    print(f"{rss[ours] / rss[best]:.2f} of its memory")
+
+
 def ratios(model, directory, precision, speed, results):
     """Of each round, so that what disturbs the machine disturbs both sides."""
     ours = f"Spillway, memory {precision}"
-    peers = [n for n in speed if n.startswith("PyTorch") and n.endswith(precision)]
     if ours not in speed:
         return
     print(f"\n{precision}:")
-    if peers:
-        best = max(peers, key=lambda name: statistics.median(speed[name]))
-        ratio = statistics.median(mine / other for mine, other in zip(speed[ours], speed[best]))
-        rss = {n: statistics.median(r["rss_bytes"] for r in results[n]) for n in (ours, best)}
-        print(f"  {ratio:.2f} times {best}, the faster of PyTorch's, in ", end="")
-        print(f"{rss[ours] / rss[best]:.2f} of its memory")
-    else:
-        print("  no PyTorch to compare with (see above)")
+    for code in PYTORCH:
+        beside_pytorch(code, ours, precision, speed, results)
     two = f"Spillway, 2 ranks {precision}"
     if two in speed:
         share = statistics.median(a / b for a, b in zip(speed[two], speed[ours]))
