@@ -26,6 +26,7 @@ constexpr std::int64_t kPanelsElements = 448 * 1024;
 constexpr std::int64_t kMostK = 12 * kStepK;
 constexpr std::int64_t kMostRows = 2048;
 
+// Strips of k-major rows that are packed together: 512 bytes of a line of memory.
 constexpr std::int64_t kStripsOfLine = 8;
 
 constexpr std::int64_t kLineBytes = 64;
@@ -356,6 +357,7 @@ void matmul_tiles(MatmulArgs const& args, device::Stream& stream, TileUnit unit)
     if (rows.count == 0 || columns.count == 0) return;
     TileSession const session(unit);
     Rectangle(args, split, buffers, unit).multiply(rows, columns);
+    if (args.cold) finish_streams();
   });
 }
 

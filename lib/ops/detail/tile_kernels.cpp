@@ -210,6 +210,8 @@ void multiply_block(TileUnit unit, TileBlock const& p) {
   }
 }
 
+void finish_streams() { _mm_sfence(); }
+
 TileSession::TileSession(TileUnit unit) : unit_(unit) {
   if (unit_ == TileUnit::amx) configure_tiles();
 }

@@ -46,6 +46,9 @@ void multiply_block(TileUnit unit, TileBlock const& block);
 /// Rows of 32 sums to aligned rows of a result, past the caches: for what is not read again soon.
 void stream_block(float const* sums, std::int64_t sums_stride, std::int64_t rows, float* result,
                   std::int64_t result_stride);
+/// Streamed rows are in memory before what the thread writes later: a lock or a flag that hands
+/// them to another thread does not order them by itself.
+void finish_streams();
 
 /// A thread's use of a unit: AMX wants its tiles configured before and released after.
 class TileSession {
