@@ -167,15 +167,12 @@ void Head<T>::logits(HeadUnits units, T const* row, float* out, Carver& carver,
 
 template <class T>
 std::size_t Head<T>::scratch_bytes(std::int64_t rows, int threads) const {
+  HeadCut const cut = cut_head(rows, projection_.out());
   std::size_t bytes = projection_.scratch_bytes(1, threads);
-  for (Logits const logits : {Logits::kept, Logits::recomputed}) {
-    Cut const cut = this->cut(rows, logits);
-    std::int64_t const last_columns = projection_.out() % cut.columns;
-    for (std::int64_t const columns : {cut.columns, last_columns})
-      for (std::int64_t const count : {cut.rows, rows % cut.rows})
-        if (columns > 0 && count > 0)
-          bytes = std::max(bytes, projection_.outputs(0, columns).scratch_bytes(count, threads));
-  }
+  for (std::int64_t const columns : {cut.columns, projection_.out() % cut.columns})
+    for (std::int64_t const count : {cut.rows, rows % cut.rows})
+      if (columns > 0 && count > 0)
+        bytes = std::max(bytes, projection_.outputs(0, columns).scratch_bytes(count, threads));
   return bytes;
 }
 
