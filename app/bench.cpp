@@ -2,13 +2,13 @@
 #include "app/bench.hpp"
 
 #include <fmt/core.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <iterator>
 
 #include "app/closest.hpp"
 #include "app/commands.hpp"
+#include "app/host.hpp"
 #include "app/option_text.hpp"
 #include "lib/core/error.hpp"
 
@@ -47,10 +47,8 @@ std::int64_t whole_flag(CommandLine const& line, std::string const& name, WholeR
   return *value;
 }
 
-int usable_processors() {
-  cpu_set_t set;
-  if (::sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
+int threads_flag(CommandLine const& line) {
+  return static_cast<int>(whole_flag(line, "threads", {1, 4096, allowed_processors()}));
 }
 
 RandomArray::RandomArray(device::Device& device, std::int64_t elements, DType type)

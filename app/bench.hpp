@@ -24,8 +24,8 @@ struct WholeRange {
 };
 std::int64_t whole_flag(CommandLine const& line, std::string const& name, WholeRange range);
 
-/// Processors that this process may use.
-int usable_processors();
+/// --threads: unless it is given, as many as processors may be used.
+int threads_flag(CommandLine const& line);
 
 /// Arrays of random numbers in (-1, 1) in memory as the stores have it. Never zeros, which some
 /// processors multiply faster.

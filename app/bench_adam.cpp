@@ -78,8 +78,7 @@ int bench_adam(std::vector<std::string> const& words) {
   if (answer_questions(line, syntax)) return 0;
   std::int64_t const millions = bytes_past_caches() / kStateBytes / 1'000'000;
   std::int64_t const n = whole_flag(line, "parameters", {1, 1 << 20, millions}) * 1'000'000;
-  auto const threads =
-      static_cast<int>(whole_flag(line, "threads", {1, 4096, usable_processors()}));
+  int const threads = threads_flag(line);
   Speeds const speeds = measure_all(n, threads);
   double const limit = speeds.memory.limit();
   if (line.has("json")) {

@@ -201,7 +201,7 @@ int bench_gemm(std::vector<std::string> const& words) {
   if (settings.type != DType::f32 && settings.type != DType::bf16)
     fail(Fault::usage,
          fmt::format("bad value '{}' for --dtype (it takes fp32 or bf16).", line.flag("dtype")));
-  settings.threads = static_cast<int>(whole_flag(line, "threads", {1, 4096, usable_processors()}));
+  settings.threads = threads_flag(line);
   auto const rounds = static_cast<int>(whole_flag(line, "rounds", {1, 1000, 5}));
   std::string const file = line.flag("config");
   auto const config = file.empty() ? model::parse_config(kGpt2, "GPT-2 124M")

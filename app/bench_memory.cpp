@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/bench.hpp"
+#include "app/host.hpp"
 #include "lib/core/numeric.hpp"
 #include "lib/device/for_each.hpp"
 
@@ -61,7 +62,7 @@ float sum(float const* from, std::int64_t begin, std::int64_t end) {
 std::int64_t bytes_past_caches() {
   constexpr std::int64_t kLeast = std::int64_t{192} << 20, kUsual = std::int64_t{1536} << 20;
   std::int64_t const cache = ::sysconf(_SC_LEVEL3_CACHE_SIZE);  // 0 or -1: not known
-  std::int64_t const free = ::sysconf(_SC_AVPHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
+  auto const free = static_cast<std::int64_t>(default_host_memory(1));
   return std::max(kLeast, std::min(std::max(kUsual, 6 * cache), free / 2));
 }
 
@@ -100,8 +101,7 @@ int bench_memory(std::vector<std::string> const& words) {
   if (answer_questions(line, syntax)) return 0;
   std::int64_t const n =
       whole_flag(line, "mib", {1, 1 << 20, bytes_past_caches() / 3 >> 20}) * (1 << 20) / 4;
-  auto const threads =
-      static_cast<int>(whole_flag(line, "threads", {1, 4096, usable_processors()}));
+  int const threads = threads_flag(line);
   MemorySpeed const speed = measure_memory(n, threads, 5);
   if (line.has("json")) {
     nlohmann::json const all = {{"threads", threads},

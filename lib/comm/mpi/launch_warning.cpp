@@ -30,8 +30,6 @@ constexpr std::array<Launcher, 4> launchers{{
      "Add --mpi=pmix (srun --mpi=list shows what there is)?"},
 }};
 
-}  // namespace
-
 // Set by Open MPI, by PMIx servers, by PMI-1 and PMI-2 (MPICH, Intel MPI, srun), by Slurm's steps.
 constexpr char const* launcher_variables[] = {"OMPI_COMM_WORLD_SIZE",
                                               "OMPI_COMM_WORLD_RANK",
@@ -42,6 +40,8 @@ constexpr char const* launcher_variables[] = {"OMPI_COMM_WORLD_SIZE",
                                               "PMI_FD",
                                               "MPI_LOCALRANKID",
                                               "SLURM_STEP_ID"};
+
+}  // namespace
 
 std::string launch_warning(int ranks, Environment const& environment) {
   if (ranks != 1) return {};
